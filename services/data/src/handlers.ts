@@ -126,7 +126,7 @@ function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, 
     ),
     deleteIndex: (request) => changingCatalog(context, request.appId, deleteIndex(pool, request, queriesNeeding)),
     createRelation: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createRelation(pool, request, defaultRead)),
+      changingCatalog(context, request.appId, createRelation(pool, request)),
     ),
     getOperationPrices: (request) => getOperationPrices(fast, request),
     getWritePrices: (request) => getWritePrices(fast, request),

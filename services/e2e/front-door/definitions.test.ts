@@ -27,6 +27,62 @@ describe.each(transports)('definitions that depend on one another (%s)', (transp
   const indexNames = async () =>
     (await app.call<Array<{ name: string }>>('GET', `${path}/indexes`)).body.map(({ name }) => name);
 
+  test('an index in a collection that does not exist creates it, says so, and names one that may be meant', async () => {
+    await app.store('recipes', [{ id: '1', cuisine: 'thai' }]);
+    const created = (name: string) => ({ created_collection: { name, access_policy: { read: 'public' } } });
+    const misspelt = await index({ name: 'by_cuisine', collection: 'recpies', field_name: 'cuisine' });
+    expect(misspelt.status).toBe(201);
+    expect(misspelt.body).toMatchObject(created('recpies'));
+    const warning = 'There was no collection recpies, so it was created. Did you mean recipes?';
+    expect(misspelt.body).toMatchObject({ warnings: [warning] });
+    const short = await app.call('POST', `${path}/collections/Recipes/indexes`, { field_name: 'cuisine' });
+    expect(short.body).toMatchObject({ ...created('Recipes'), warnings: [expect.stringContaining('mean recipes?')] });
+
+    const other = await index({ name: 'by_year', field_name: 'year' });
+    expect(other.body).toMatchObject(created('films'));
+    expect(other.body).not.toHaveProperty('warnings');
+    const existing = await index({ name: 'by_genre', field_name: 'genre' });
+    expect(existing.body).not.toHaveProperty('created_collection');
+    expect(existing.body).not.toHaveProperty('warnings');
+  });
+
+  test('a view, a predefined query and a relation need their collections, and a refusal names what is near', async () => {
+    await app.store('recipes', [{ id: '1', cook: 'ann' }]);
+    const names = async () => (await app.call<Array<{ name: string }>>('GET', `${path}/collections`)).body.length;
+    const relation = {
+      parent_collection: 'cooks',
+      parent_field: 'name',
+      child_collection: 'recipes',
+      child_field: 'cook',
+    };
+    const near = (model: string) => ({ cooked: { model, resolve: { find: {} } } });
+    const before = await names();
+    for (const refused of [
+      await app.call('POST', `/apps/${app.appId}/views`, { name: 'v', source_collections: ['recipe'], query: {} }),
+      await query({ name: 'q', source_collection: 'recipe', base_query: {} }),
+      await app.call('POST', `${path}/relations`, { ...relation, parent_collection: 'recipe' }),
+      await app.call('POST', `${path}/relations`, {
+        ...relation,
+        parent_collection: 'recipes',
+        child_collection: 'recipe',
+      }),
+    ]) {
+      expect(refused).toMatchObject({
+        status: 404,
+        body: { code: 'COLLECTION_NOT_FOUND', error: 'There is no collection recipe. Did you mean recipes?' },
+      });
+    }
+    const joined = await query({ name: 'q', source_collection: 'recipes', base_query: { find: near('recipe') } });
+    expect(joined.status).toBe(400);
+    expect(joined.text).toContain('Did you mean recipes?');
+    expect(await app.call('POST', `${path}/relations`, relation)).toMatchObject({
+      status: 404,
+      body: { error: 'There is no collection cooks' },
+    });
+    expect(await names()).toBe(before);
+    expect((await app.call('GET', `${path}/indexes`)).body).toEqual([]);
+  });
+
   describe('an index is not deleted', () => {
     test('while the schema declares it, by whichever route', async () => {
       const fields = { year: { type: 'number', index: true }, code: { type: 'string', unique: true } };

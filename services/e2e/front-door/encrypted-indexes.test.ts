@@ -337,7 +337,7 @@ describe.each(transports)('encrypted fields (%s)', (transport) => {
     expect((await app.call('PUT', `${path}/collections/people`, schema)).status).toBe(409);
     const relation = {
       ...{ parent_collection: 'people', parent_field: 'contact.email' },
-      ...{ child_collection: 'orders', child_field: 'of' },
+      ...{ child_collection: 'people', child_field: 'of' },
     };
     expect((await app.call('POST', `${path}/relations`, relation)).status).toBe(409);
     expect((await encrypt({ field_name: 'contact.email' })).body.updated).toBe(true);

@@ -213,7 +213,7 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
   }),
   createRelation: withBody(
     'relations',
-    () => ({ parent_collection: newName(), parent_field: 'id', child_collection: newName(), child_field: 'parent_id' }),
+    () => ({ parent_collection: 'docs', parent_field: 'id', child_collection: 'docs', child_field: newName() }),
     { child_field: 'other' },
   ),
   createKey: withBody('keys', () => ({ name: newName(), permissions: ['Read'] }), { permissions: ['Write'] }),

@@ -11,9 +11,10 @@ import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobRespons
 import { findCollection, requireCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { selectIndexes, toIndex, type IndexRow } from './index-listing';
 import { ALREADY_EXISTS } from '../catalog/names';
+import { didYouMean, nearCollection } from '../catalog/near-collection';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
-import { findApp } from '../catalog/app';
+import { findApp, type App } from '../catalog/app';
 import { INDEX_NOT_FOUND, isSearchIndex, type IndexDefinition } from '../catalog/index-definition';
 import { addIndex, enqueueBuild, restoreColumns, type NewIndex } from '../tables/define-index';
 import { dropIndex } from '../tables/drop-index';
@@ -45,24 +46,23 @@ export async function createIndex(
     const state = held === undefined ? undefined : await heldWriteState(tx, held);
     if (state === 'closed') throw writeClosed();
     let created: CollectionRef | undefined;
+    let warnings: string[] = [];
     const answer = async (ticketId: string, updated: boolean): Promise<CreateIndexResponse> => {
       const index = await getIndex(tx, request.appId, request.collection, request.name);
       if (held !== undefined && !updated && state !== 'done') await keepDone(tx, held);
       return {
-        ...{ index, updated, ticketId },
+        ...{ index, updated, ticketId, warnings },
         ...(created && { createdCollection: { name: created.name, readAccess: created.readAccess } }),
       };
     };
     // The call is repeated.
     if (state === 'done') return answer((await isEnqueued(tx, app.number, held!)) ? held! : '', false);
-    const collection =
-      (await findCollection(tx, app, request.collection)) ??
-      (created = await addCollection(
-        tx,
-        app,
-        { name: request.collection, readAccess: defaultRead },
-        await databaseTime(tx),
-      ));
+    let collection = await findCollection(tx, app, request.collection);
+    if (!collection) {
+      const settings = { name: request.collection, readAccess: defaultRead };
+      collection = created = await addCollection(tx, app, settings, await databaseTime(tx));
+      warnings = await creationWarnings(tx, app, created);
+    }
     const same = collection.indexes.find((index) => index.name === request.name);
     if (same && !isSame(same, definition)) {
       throw conflict(ALREADY_EXISTS, `An index with the name ${request.name} and another definition already exists`);
@@ -86,6 +86,12 @@ export async function createIndex(
   // A call that is repeated finds the answer of its first time under the Idempotency-Key of the request.
   const isOwn = made.replayed === true && held !== undefined && (await heldWriteState(pool, held)) === 'done';
   return isOwn ? { ...made, replayed: false } : made;
+}
+
+/** What the caller should know of a collection that did not exist: that its name may be misspelt. */
+async function creationWarnings(tx: Connection, app: App, { name }: CollectionRef): Promise<string[]> {
+  const near = await nearCollection(tx, app, name);
+  return near === undefined ? [] : [`There was no collection ${name}, so it was created${didYouMean(near)}`];
 }
 
 /** Whether the call is repeated: its job is in the queue already. */

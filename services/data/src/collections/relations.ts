@@ -9,30 +9,26 @@ import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import { message } from '@granary/shared/rpc/types';
 import type { App } from '../catalog/app';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
-import { findCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
+import { findCollection, type CollectionRef } from '../catalog/collection';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { isSearchIndex } from '../catalog/index-definition';
 import { isFieldPath, isName } from '../catalog/names';
-import { addCollection } from '../tables/create-collection';
+import { noSuchCollection } from '../catalog/near-collection';
 import { assertNotEncrypted } from '../tables/encrypted-field';
 import { addIndex, noPrices } from '../tables/define-index';
 
 /**
  * Has both fields of a relation indexed, so that a join looks its records up. A relation is not kept by itself: the same
- * one again finds its indexes and makes none.
+ * one again finds its indexes and makes none. Throws VALIDATION_FAILED, COLLECTION_NOT_FOUND with the name that is near.
  */
-export async function createRelation(
-  pool: Pool,
-  request: CreateRelationRequest,
-  defaultRead: ReadAccess,
-): Promise<CreateRelationResponse> {
+export async function createRelation(pool: Pool, request: CreateRelationRequest): Promise<CreateRelationResponse> {
   const problems = { ...problemsOf('parent', request.parent!), ...problemsOf('child', request.child!) };
   if (Object.keys(problems).length > 0) throw invalid('The relation is not valid', problems);
   return withAppLockOnce<CreateRelationResponse>(pool, request, async (tx, app) => {
     const at = await databaseTime(tx);
     // One after the other: both may be in one collection.
-    const parent = await indexField(tx, app, request.parent!, { defaultRead, at });
-    const child = await indexField(tx, app, request.child!, { defaultRead, at });
+    const parent = await indexField(tx, app, request.parent!, at);
+    const child = await indexField(tx, app, request.child!, at);
     if (parent.created || child.created) {
       await checkDefinitionBytes(tx, app.number);
       await bumpCatalogRevision(tx, app.number);
@@ -54,10 +50,10 @@ async function indexField(
   tx: Connection,
   app: App,
   { collection: name, fieldName }: RelationField,
-  { defaultRead, at }: { defaultRead: ReadAccess; at: Date },
+  at: Date,
 ): Promise<RelationIndex> {
-  const known = await findCollection(tx, app, name);
-  const collection = known ?? (await addCollection(tx, app, { name, readAccess: defaultRead }, at));
+  const collection = await findCollection(tx, app, name);
+  if (!collection) throw await noSuchCollection(tx, app, name);
   assertNotEncrypted(collection, [fieldName]);
   const isNew = fieldName !== 'id' && !hasIndex(collection, fieldName);
   const definition = { name: freeName(collection, fieldName), fieldName, fields: [fieldName], type: 'hash' };
@@ -65,7 +61,6 @@ async function indexField(
   return message<RelationIndex>({
     created: isNew,
     ticketId: isNew ? await addIndex(tx, collection, collection.schema, { ...definition, ...more }, at, '') : '',
-    createdCollection: known ? undefined : { name, readAccess: collection.readAccess },
   });
 }
 

@@ -1,4 +1,4 @@
-import { conflict, forbidden, invalid, notFound } from '@granary/shared/errors';
+import { conflict, forbidden, invalid } from '@granary/shared/errors';
 import { message } from '@granary/shared/rpc/types';
 import type { CreateViewRequest } from '@granary/shared/gen/granary/data/v1/CreateViewRequest';
 import type { DeleteViewResponse } from '@granary/shared/gen/granary/data/v1/DeleteViewResponse';
@@ -13,10 +13,11 @@ import { execute, row, type Connection, type Pool } from '@granary/shared/postgr
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { nameRule } from '@granary/shared/names';
-import { COLLECTION_NOT_FOUND, findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
+import { findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { enqueueJob, type JobOptions } from '../jobs/queue';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
+import { noSuchCollection } from '../catalog/near-collection';
 import { invalidQuery } from '../query/language/query-error';
 import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
@@ -121,11 +122,11 @@ async function isCreated(tx: Connection, app: App, name: string, ticketId: strin
   return false;
 }
 
-/** Throws COLLECTION_NOT_FOUND. */
+/** Throws COLLECTION_NOT_FOUND with the name that is near. */
 async function requireSources(tx: Connection, app: App, names: readonly string[]): Promise<Map<string, CollectionRef>> {
   const found = new Map((await findCollections(tx, app, names)).map((source) => [source.name, source]));
   const missing = names.find((name) => !found.has(name));
-  if (missing !== undefined) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${missing}`);
+  if (missing !== undefined) throw await noSuchCollection(tx, app, missing);
   return found;
 }
 

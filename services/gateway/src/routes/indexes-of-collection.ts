@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { newTicket } from '@granary/shared/ids';
-import { accepted, created, json } from '../http/answer';
-import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
+import { idempotencyHeader, idempotencyOfJson } from '../pipeline/idempotency';
 import { bodyLimits, route } from '../pipeline/route';
-import { exampleIndex, indexJson, indexSchema } from '../validation/index-definition';
-import { exampleTicket, fieldPathSchema, ticketField } from '../validation/schemas';
+import { fieldPathSchema } from '../validation/schemas';
+import { indexAnswer, indexAnswers } from './index-answer';
 
 /** Other members, which tune another database, are ignored. */
 const definitionSchema = z.object({
@@ -32,17 +31,7 @@ export const indexOfCollectionRoutes = [
       limitBytes: bodyLimits.smallBytes,
     },
     responses: {
-      200: {
-        description: 'There is one with the same definition already',
-        schema: indexSchema.extend({ updated: z.literal(true).describe('Always true') }),
-        example: { ...exampleIndex, updated: true },
-      },
-      201: { description: 'The index, ready', schema: indexSchema },
-      202: {
-        description: 'It is being built',
-        schema: indexSchema.extend({ ticket_id: ticketField }),
-        example: { ...exampleIndex, status: 'building', ticket_id: exampleTicket },
-      },
+      ...indexAnswers,
       400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
       409: {
         description: 'Documents have equal values, or the field has such an index of another kind',
@@ -67,12 +56,7 @@ export const indexOfCollectionRoutes = [
         },
         call,
       );
-      const index = indexJson(made.index!);
-      const headers = replayedHeader(made.replayed === true);
-      if (made.updated) return json(200, { ...index, updated: true }, headers);
-      if (made.ticketId) return accepted(made.ticketId, { ...index, ticket_id: made.ticketId }, headers);
-      const location = `/api/apps/${path.app_id}/collections/${path.collection}/indexes/${encodeURIComponent(name)}`;
-      return created(location, index, headers);
+      return indexAnswer(path.app_id, made);
     },
   }),
 ];

@@ -1,30 +1,16 @@
 import { z } from 'zod';
 import { newTicket } from '@granary/shared/ids';
-import { accepted, created, json, type Answer } from '../http/answer';
+import { accepted, json, type Answer } from '../http/answer';
 import type { AppCaller } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { idempotencyHeader, idempotencyOfJson, paidIdempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery } from '../pipeline/listing';
-import {
-  exampleIndex,
-  indexDefinition,
-  indexJson,
-  indexSchema,
-  languageOf,
-  namedDefinition,
-} from '../validation/index-definition';
+import { indexDefinition, indexJson, indexSchema, languageOf, namedDefinition } from '../validation/index-definition';
 import { priceMessage } from '../validation/index-prices';
 import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
-import {
-  createdCollectionSchema,
-  createdJson,
-  exampleTicket,
-  exampleTime,
-  successSchema,
-  ticketField,
-  ticketSchema,
-} from '../validation/schemas';
+import { exampleTicket, exampleTime, successSchema, ticketSchema } from '../validation/schemas';
 import { encryptedQuoteRoute, payForIndex, rotateDataKeyRoute } from './encrypted-indexes';
+import { indexAnswer, indexAnswers } from './index-answer';
 import { paidWriteResponses } from './paid-writes';
 import type { WriteTerms } from './priced-write';
 import { paymentHeaders } from './reads';
@@ -52,7 +38,8 @@ export const indexRoutes = [
     id: 'createIndex',
     summary: 'Create an index',
     description:
-      'A small collection is indexed at once (201), a larger one while writes go on (202). ' +
+      'A small collection is indexed at once (201), a larger one while writes go on (202). A collection that does not ' +
+      'exist is created; where another one has nearly its name, `warnings` says so. ' +
       'The same definition again changes the prices that it has. An `encrypted` index costs something, which an agent ' +
       'key, a grant or an x402 payment pays: see docs/encryption.md.',
     tag,
@@ -65,21 +52,7 @@ export const indexRoutes = [
       limitBytes: bodyLimits.definitionBytes,
     },
     responses: {
-      200: {
-        description: 'There is one with the same definition already; it has the prices that were given',
-        schema: indexSchema.extend({ updated: z.literal(true).describe('Always true') }),
-        example: { ...exampleIndex, updated: true },
-      },
-      201: {
-        description: 'The index, ready',
-        schema: indexSchema.extend({ created_collection: createdCollectionSchema }),
-        example: exampleIndex,
-      },
-      202: {
-        description: 'It is being built',
-        schema: indexSchema.extend({ ticket_id: ticketField }),
-        example: { ...exampleIndex, status: 'building', ticket_id: exampleTicket },
-      },
+      ...indexAnswers,
       400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
       409: {
         description:
@@ -312,14 +285,5 @@ async function createIndex(
     },
     call,
   );
-  const { createdCollection } = made;
-  const index = {
-    ...indexJson(made.index!),
-    ...(createdCollection && { created_collection: createdJson(createdCollection) }),
-  };
-  const headers = replayedHeader(made.replayed === true);
-  if (made.updated) return json(200, { ...index, updated: true }, headers);
-  if (made.ticketId) return accepted(made.ticketId, { ...index, ticket_id: made.ticketId }, headers);
-  const collectionPath = `/api/apps/${path.app_id}/collections/${index.collection}`;
-  return created(`${collectionPath}/indexes/${encodeURIComponent(index.name)}`, index, headers);
+  return indexAnswer(path.app_id, made);
 }

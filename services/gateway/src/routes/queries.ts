@@ -191,6 +191,10 @@ export const queryRoutes = [
     responses: {
       201: { description: 'The query', schema: querySchema },
       400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
+      404: {
+        description: 'The collection does not exist; the message names one that is near',
+        codes: ['COLLECTION_NOT_FOUND'],
+      },
       409: { description: 'A query has the name and the version', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {

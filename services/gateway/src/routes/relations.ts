@@ -3,15 +3,7 @@ import type { RelationIndex } from '@granary/shared/gen/granary/data/v1/Relation
 import { created } from '../http/answer';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { bodyLimits, route } from '../pipeline/route';
-import {
-  createdCollectionSchema,
-  createdJson,
-  exampleTicket,
-  exampleTime,
-  fieldPathSchema,
-  nameSchema,
-  timeSchema,
-} from '../validation/schemas';
+import { exampleTicket, exampleTime, fieldPathSchema, nameSchema, timeSchema } from '../validation/schemas';
 
 const relation = {
   parent_collection: nameSchema.describe('The collection that is referred to'),
@@ -34,7 +26,7 @@ export const relationRoutes = [
     summary: 'Index both fields of a relation',
     description:
       'For joins: a field gets an index of the type `hash` unless it is `id` or an index begins with it. ' +
-      'Collections that do not exist are created. The same relation again changes nothing.',
+      'Both collections must exist. The same relation again changes nothing.',
     tag: 'Indexes',
     auth: { kind: 'app', permission: 'Admin' },
     headers: idempotencyHeader,
@@ -54,10 +46,6 @@ export const relationRoutes = [
           ticket_ids: z
             .array(z.string())
             .describe('Tickets of the indexes that are being built; ask at `/api/tasks/{ticket_id}`'),
-          created_collections: z
-            .array(createdCollectionSchema)
-            .optional()
-            .describe('Collections that did not exist, with their access policies'),
         }),
         example: {
           ...example,
@@ -67,6 +55,10 @@ export const relationRoutes = [
         },
       },
       400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
+      404: {
+        description: 'A collection does not exist; the message names one that is near',
+        codes: ['COLLECTION_NOT_FOUND'],
+      },
     },
     handle: async ({ clients }, request) => {
       const { path, body, call } = request;
@@ -80,15 +72,11 @@ export const relationRoutes = [
         call,
       );
       const sides: RelationIndex[] = [made.parent!, made.child!];
-      const collections = sides.flatMap((side) =>
-        side.createdCollection ? [createdJson(side.createdCollection)] : [],
-      );
       const answer = {
         ...body,
         created_at: made.createdAt,
         indexes_created: { parent_index: made.parent!.created, child_index: made.child!.created },
         ticket_ids: sides.map(({ ticketId }) => ticketId).filter((ticketId) => ticketId !== ''),
-        ...(collections.length > 0 && { created_collections: collections }),
       };
       const where = `/api/apps/${path.app_id}/collections/${body.child_collection}/indexes`;
       return created(where, answer, replayedHeader(made.replayed === true));

@@ -197,6 +197,10 @@ export const viewRoutes = [
         },
       },
       400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
+      404: {
+        description: 'A source collection does not exist; the message names one that is near',
+        codes: ['COLLECTION_NOT_FOUND'],
+      },
       409: { description: 'A view or collection has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {

@@ -1,6 +1,7 @@
 import type { JsonObject, JsonValue } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../../catalog/names';
+import { didYouMean } from '../../catalog/near-collection';
 import type { Condition } from './condition';
 import { parseJoinedSelect, type JoinedSelect } from './joined-select';
 import { parseName } from './path';
@@ -106,5 +107,6 @@ export function modelName(appId: string, { model, at }: Pick<Join, 'model' | 'at
   return name;
 }
 
-export const unknownModel = (at: string, name: string): ReturnType<typeof invalidQuery> =>
-  invalidQuery(`${at}.model`, `names no collection of the app: ${name}`);
+/** The error for a join with a collection that the app does not have; `near` is a name that it may be meant to be. */
+export const unknownModel = (at: string, name: string, near?: string): ReturnType<typeof invalidQuery> =>
+  invalidQuery(`${at}.model`, `names no collection of the app: ${name}${didYouMean(near)}`);
