@@ -114,6 +114,25 @@ export function indexedType(declaredType: string, schema: FieldTypes | undefined
   return isFieldType(declaredType) ? declaredType : schemaType(schema, fieldName);
 }
 
+/**
+ * What the schema says about a field over which an index of another type would find nothing; undefined where the two agree,
+ * and where either of them says nothing. An index of the type btree, hash or composite takes its types from the schema.
+ */
+export function contradictedType(
+  declaredType: string,
+  schema: FieldTypes | undefined,
+  fieldName: string,
+): string | undefined {
+  const inSchema = schema?.fields.get(fieldName)?.type;
+  if (inSchema === undefined) return undefined;
+  const scalar = schemaType(schema, fieldName);
+  if (isSearchIndex({ declaredType })) {
+    return inSchema === 'object' || scalar === 'number' || scalar === 'boolean' ? inSchema : undefined;
+  }
+  const isTyped = isFieldType(declaredType) || declaredType === 'price';
+  return isTyped && indexedType(declaredType, schema, fieldName) !== scalar ? inSchema : undefined;
+}
+
 /** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */
 export function schemaType(schema: FieldTypes | undefined, fieldName: string): FieldType {
   const rule = schema?.fields.get(fieldName);

@@ -1,4 +1,4 @@
-import { conflict, forbidden, invalid, notFound } from '@granary/shared/errors';
+import { conflict, forbidden, invalid, notFound, type FieldMessages } from '@granary/shared/errors';
 import { message } from '@granary/shared/rpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
@@ -14,6 +14,7 @@ import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListReques
 import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
 import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
 import { COLLECTION_NOT_FOUND, requireCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
+import { contradictedType } from '../catalog/index-definition';
 import { enqueueJob } from '../jobs/queue';
 import { listPage } from '../listings/listing';
 import { parseSchema, type Schema } from '../catalog/schema';
@@ -140,6 +141,7 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
     // Empty text takes the schema away, absence leaves it.
     const schema: Schema | undefined =
       schemaJson === undefined ? undefined : schemaJson === '' ? { fields: new Map() } : parseSchema(schemaJson);
+    if (schema) assertTypesOfIndexes(before, schema);
     await execute(
       tx,
       sql`update collection set
@@ -161,6 +163,22 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
     await bumpCatalogRevision(tx, app.number);
     return getCollection(tx, request.appId, request.name);
   });
+}
+
+/** Throws VALIDATION_FAILED for a schema that gives a field another type than that of an index over it. */
+function assertTypesOfIndexes(before: CollectionRef, schema: Schema): void {
+  const problems: FieldMessages = {};
+  for (const { declaredType, fields, name } of before.indexes) {
+    for (const field of fields) {
+      const contradicted = contradictedType(declaredType, schema, field);
+      // One that is contradicted already stays until its field gets another type.
+      if (contradicted === undefined || contradicted === contradictedType(declaredType, before.schema, field)) continue;
+      const place = `schema_definition.fields.${field}.type`;
+      problems[place] = [`cannot be ${contradicted}, for the index ${name} is of type ${declaredType}`];
+    }
+  }
+  const [first] = Object.entries(problems);
+  if (first) throw invalid(`The schema is not valid: ${first[0]} ${first[1].join()}`, problems);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { conflict, notFound } from '@granary/shared/errors';
+import { conflict, invalid, notFound } from '@granary/shared/errors';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
@@ -15,7 +15,7 @@ import { didYouMean, nearCollection } from '../catalog/near-collection';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp, type App } from '../catalog/app';
-import { INDEX_NOT_FOUND, isSearchIndex, type IndexDefinition } from '../catalog/index-definition';
+import { contradictedType, INDEX_NOT_FOUND, isSearchIndex, type IndexDefinition } from '../catalog/index-definition';
 import { addIndex, enqueueBuild, restoreColumns, type NewIndex } from '../tables/define-index';
 import { dropIndex } from '../tables/drop-index';
 import { changePrices } from './index-prices';
@@ -74,6 +74,7 @@ export async function createIndex(
       const repeated = await isEnqueued(tx, app.number, request.ticketId);
       return answer(repeated ? request.ticketId : '', !repeated);
     }
+    assertTypeOfSchema(collection, definition);
     const at = await databaseTime(tx);
     if (isEncrypted) await encryptForIndex(tx, collection, definition.fieldName, firstKey, encryption, at);
     const ticketId = await addIndex(tx, collection, collection.schema, definition, at, request.ticketId);
@@ -157,6 +158,14 @@ function assertOneSearch({ indexes }: CollectionRef, { name, fieldName, type }: 
   const other = indexes.find((index) => isSearchIndex(index) && index.fieldName === fieldName && index.name !== name);
   if (!other) return;
   throw conflict(ALREADY_EXISTS, `The field ${fieldName} already has the full-text index ${other.name}`);
+}
+
+/** Throws VALIDATION_FAILED for an index of another type than the schema says. */
+function assertTypeOfSchema({ schema }: CollectionRef, { fields, type }: NewIndex): void {
+  const field = fields.find((name) => contradictedType(type, schema, name) !== undefined);
+  if (field === undefined) return;
+  const message = `cannot be ${type}, for the schema says that ${field} is of type ${contradictedType(type, schema, field)}`;
+  throw invalid(`The index is not valid: index_type ${message}`, { index_type: [message] });
 }
 
 const indexNotFound = (name: string) => notFound(INDEX_NOT_FOUND, `There is no index ${name}`);
