@@ -155,7 +155,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     ),
     getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
     listCollections: (request) => listCollections(pool, request),
-    updateCollection: (request) => changingCatalog(context, request.appId, updateCollection(pool, request)),
+    updateCollection: (request, call) => changingCatalog(context, request.appId, updateCollection(pool, request, call)),
     deleteCollection: (request) => changingCatalog(context, request.appId, deleteCollection(pool, request)),
     getAppStats: ({ appId }) => appStats(pool, appId),
     getCollectionStats: ({ appId, collection }) => collectionStats(pool, appId, collection),

@@ -184,6 +184,7 @@ test('a composite over many documents is built by a task, rebuilt and deleted, a
       appId: app.appId,
       name: 'many',
       schemaJson: JSON.stringify({ fields: { at: { type } } }),
+      force: true,
     });
   await update('string');
   expect(await fixture.methods.getIndex(made)).toMatchObject({ status: 'building' });

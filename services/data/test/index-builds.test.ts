@@ -23,7 +23,7 @@ describe('builds of indexes with two replicas on one database', () => {
   });
 
   const updateSchema = (name: string, rules: object) =>
-    one.methods.updateCollection({ appId: app.appId, name, schemaJson: fields(rules) });
+    one.methods.updateCollection({ appId: app.appId, name, schemaJson: fields(rules), force: true });
   const store = (collection: string, data: string | object[], copy = one) =>
     copy.methods.store(storeRequest(app, collection, data));
   const createIndex = (collection: string, fieldName: string, more: object = {}) =>

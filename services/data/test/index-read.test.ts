@@ -169,6 +169,7 @@ async function makeCollection(documents: readonly string[]): Promise<TestApp> {
     appId: app.appId,
     name: 'c',
     schemaJson: JSON.stringify({ fields: { d: { type: 'date' } } }),
+    force: true,
   });
   for (const field of ['a', 'b', 'd']) await app.createIndex('c', field);
   for (const composite of [

@@ -30,7 +30,7 @@ async function makeApp(sets: ReadonlyArray<ReadonlyArray<Record<string, unknown>
       await app.createCollection(name);
       await app.store(name, texts);
       const schemaJson = JSON.stringify({ fields: { d: { type: 'date' } } });
-      await fixture.methods.updateCollection({ appId: app.appId, name, schemaJson });
+      await fixture.methods.updateCollection({ appId: app.appId, name, schemaJson, force: true });
     }
   }
   for (const field of ['a', 'b', 'd', 'n.x']) {

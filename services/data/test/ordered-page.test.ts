@@ -68,7 +68,7 @@ beforeAll(async () => {
   await app.createCollection('mixed');
   await app.store('mixed', texts);
   const schemaJson = JSON.stringify({ fields: { at: { type: 'date' } } });
-  await fixture.methods.updateCollection({ appId: app.appId, name: 'mixed', schemaJson });
+  await fixture.methods.updateCollection({ appId: app.appId, name: 'mixed', schemaJson, force: true });
   await app.createIndex('mixed', 'a');
   await app.createIndex('mixed', 'at');
   for (const fields of [

@@ -27,7 +27,7 @@ describe('the write path of two copies on one database', () => {
   const createCollection = (name: string, rules: object) =>
     one.methods.createCollection({ appId: app.appId, name, schemaJson: fields(rules), readAccess: 'public' });
   const updateSchema = (name: string, rules: object) =>
-    one.methods.updateCollection({ appId: app.appId, name, schemaJson: fields(rules) });
+    one.methods.updateCollection({ appId: app.appId, name, schemaJson: fields(rules), force: true });
   const store = (collection: string, data: string | object[], copy = one) =>
     copy.methods.store(storeRequest(app, collection, data));
   const createIndex = (collection: string, fieldName: string, more: object = {}) =>

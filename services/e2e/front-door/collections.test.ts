@@ -110,6 +110,7 @@ describe.each(transports)('collections (%s)', (transport) => {
     ]);
     const changed = await app.call('PUT', `${path}/collections/films`, {
       schema_definition: { fields: { year: { type: 'number', index: true } } },
+      force: true,
     });
     expect(changed.status).toBe(200);
     expect((await open(`${path}/collections/films/data?year=1994`)).body).toMatchObject({ total: 1 });

@@ -37,7 +37,10 @@ describe.each(transports)('concurrent requests (%s)', (transport) => {
     };
     const rounds = Array.from({ length: 20 }, (_, n) => n);
     const index = { name: 'i', collection: 'c1', field_name: 'year', index_type: 'btree' };
-    const schema = (type: string) => ({ schema_definition: { fields: { 'tag.of': { type, index: true } } } });
+    const schema = (type: string) => ({
+      schema_definition: { fields: { 'tag.of': { type, index: true } } },
+      force: true,
+    });
     const view = {
       name: 'v',
       query: { group_by: ['year'], aggregate: { n: { $count: '*' } } },
@@ -139,6 +142,7 @@ describe.each(transports)('concurrent requests (%s)', (transport) => {
     expect(first.status).toBe(202);
     const changed = await app.call('PUT', `${path}/collections/films`, {
       schema_definition: { fields: { n: { type: 'number', required: true } } },
+      force: true,
     });
     expect(changed.status).toBe(200);
     // Once another write is refused, the change is known everywhere.

@@ -186,6 +186,15 @@ function parseEnum(
   return { allowed: new Set(canonical), text: shown.length > enumTextLengthMax ? `${head}…` : shown };
 }
 
+/** Whether two rules want the same type of a field. */
+export const hasSameType = (one: FieldRule, other: FieldRule): boolean => one.type === other.type;
+
+/** A rule of the type alone, which null and what is missing fit. */
+export const ofTypeAlone = (rule: FieldRule): FieldRule => ({
+  ...rule,
+  ...{ required: false, defaultText: undefined, min: undefined, max: undefined, pattern: undefined, enum: undefined },
+});
+
 /** What is wrong with the field of a document; empty when nothing is. Null counts as missing. */
 export function fieldProblems(rule: FieldRule, bytes: Buffer, capture: Capture | undefined): string[] {
   if (capture === undefined) return rule.required && rule.defaultText === undefined ? ['is required and missing'] : [];

@@ -1,5 +1,5 @@
 import { conflict, forbidden, invalid, notFound, type FieldMessages } from '@granary/shared/errors';
-import { message } from '@granary/shared/rpc/types';
+import { message, type Call } from '@granary/shared/rpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
@@ -17,7 +17,7 @@ import { COLLECTION_NOT_FOUND, requireCollection, type CollectionRef, type ReadA
 import { contradictedType } from '../catalog/index-definition';
 import { enqueueJob } from '../jobs/queue';
 import { listPage } from '../listings/listing';
-import { parseSchema, type Schema } from '../catalog/schema';
+import { hasSameType, ofTypeAlone, parseSchema, type Schema } from '../catalog/schema';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { usageColumns, usageEvent, type UsageRow } from '../usage/event';
 import { priceText, storedPrice } from '../catalog/read-price';
@@ -25,6 +25,8 @@ import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp, type App } from '../catalog/app';
 import { addSchemaIndexes, rekeyIndexes } from '../tables/define-index';
 import { addCollection } from '../tables/create-collection';
+import type { WantedType } from '../documents/misfits';
+import { changeTypes, type AssertFit } from './fitting-documents';
 
 export const COLLECTION_NOT_EMPTY = 'COLLECTION_NOT_EMPTY';
 export const COLLECTION_IN_USE = 'COLLECTION_IN_USE';
@@ -128,20 +130,51 @@ export async function listCollections(pool: Pool, request: ListRequest): Promise
 }
 
 /**
- * Changes what is given; documents that are there already are not checked against a new schema. Throws FORBIDDEN when
- * what is private would become public and the caller may not publish.
+ * Changes what is given. Where a field gets another type, documents that are there already must have it, unless the change
+ * is forced; they are not checked against the other rules of a new schema. Throws DOCUMENTS_DO_NOT_FIT, VALIDATION_FAILED
+ * for a type that contradicts an index, FORBIDDEN when what is private would become public and the caller may not publish.
  */
-export async function updateCollection(pool: Pool, request: UpdateCollectionRequest): Promise<Collection> {
+export async function updateCollection(
+  pool: Pool,
+  request: UpdateCollectionRequest,
+  { signal }: Pick<Call, 'signal'>,
+): Promise<Collection> {
+  const { schemaJson, appId, name, force = false } = request;
+  // Empty text takes the schema away, absence leaves it.
+  const schema: Schema | undefined =
+    schemaJson === undefined ? undefined : schemaJson === '' ? { fields: new Map() } : parseSchema(schemaJson);
+  const question = {
+    collection: name,
+    wantedOf: (collection: CollectionRef) => (schema ? changedTypes(collection, schema) : []),
+    isForced: force,
+  };
+  return changeTypes(pool, await findApp(pool, appId), question, signal, (assertFit) =>
+    changeCollection(pool, request, schema, assertFit),
+  );
+}
+
+/** The fields to which a schema gives another type than they have. */
+const changedTypes = ({ schema: before }: CollectionRef, schema: Schema): WantedType[] =>
+  [...schema.fields].flatMap(([name, rule]) => {
+    const known = before?.fields.get(name);
+    const isSame = known !== undefined && hasSameType(known, rule);
+    return isSame ? [] : [{ name, rule: ofTypeAlone(rule), allowsContainers: false }];
+  });
+
+function changeCollection(
+  pool: Pool,
+  request: UpdateCollectionRequest,
+  schema: Schema | undefined,
+  assertFit: AssertFit,
+): Promise<Collection> {
   return withAppLockOnce(pool, request, async (tx, app) => {
     const before = await requireCollection(tx, request.appId, request.name);
     const { schemaJson, readPriceConfig: price } = request;
     if (before.readAccess === 'private' && request.readAccess === 'public' && !request.mayPublish) {
       throw forbidden('Making a private collection public needs the permission Admin');
     }
-    // Empty text takes the schema away, absence leaves it.
-    const schema: Schema | undefined =
-      schemaJson === undefined ? undefined : schemaJson === '' ? { fields: new Map() } : parseSchema(schemaJson);
     if (schema) assertTypesOfIndexes(before, schema);
+    const unfitDocuments = await assertFit(tx, before);
     await execute(
       tx,
       sql`update collection set
@@ -161,7 +194,8 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
       await checkDefinitionBytes(tx, app.number);
     }
     await bumpCatalogRevision(tx, app.number);
-    return getCollection(tx, request.appId, request.name);
+    const changed = await getCollection(tx, request.appId, request.name);
+    return request.force ? { ...changed, unfitDocuments: unfitDocuments.toString() } : changed;
   });
 }
 

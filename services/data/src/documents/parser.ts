@@ -6,16 +6,18 @@ import {
   isDocumentId,
   readDocument,
   spliceText,
+  type Capture,
   type ScannedDocument,
 } from '@granary/shared/json/document';
 import { JsonError } from '@granary/shared/json/error';
+import type { MergePatch } from '@granary/shared/json/merge-patch';
 import { JsonReader } from '@granary/shared/json/reader';
 import { fromJsonError } from '@granary/shared/json/service-error';
 import { runToCompletion, runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
 import { dotSegmentRule, isDotSegment, nameRule } from '@granary/shared/names';
 import { sha256Text } from '../values/sha256';
 import { isName } from '../catalog/names';
-import { fieldProblems, SCHEMA_VIOLATION } from '../catalog/schema';
+import { fieldProblems } from '../catalog/schema';
 import { OrderedKeys } from '../values/ordered-key';
 import {
   appendKeys,
@@ -30,11 +32,10 @@ import {
 } from './keys';
 import { encryptDefaults, encryptValues, nothingEncrypted } from './encrypted-values';
 import type { DocumentRules } from './rules';
+import { joinPath, Violations, type Place } from './violations';
 
 /** Documents of one call, at most. Larger sets come in several calls. */
 export const documentsPerCallMax = 10_000;
-/** Messages about documents that are sent back, at most. */
-const messagesMax = 100;
 /** Bytes of all documents of a call with what was added to them, at most. */
 const preparedMaxBytes = 32 * 1024 * 1024;
 /** Levels of a body around a document: the body's own object and the array. */
@@ -143,6 +144,7 @@ interface Preparing {
   rules: DocumentRules;
   keys: OrderedKeys;
   violations: Violations;
+  patch?: MergePatch | undefined;
 }
 
 /** A document has some bytes of keys for a hundred of its own; more make the buffer grow. */
@@ -196,21 +198,29 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<Prepared
   return prepared;
 }
 
+/** What is known of one document besides its text. */
+export interface DocumentSource {
+  /** Where it stands in the request; by default it is the request. */
+  path?: string;
+  /** Where its keys are appended. */
+  keys?: OrderedKeys | undefined;
+  /** The patch that made it of a stored document: what it does not name is not judged, unless it is required and missing. */
+  patch?: MergePatch | undefined;
+}
+
 /**
- * Prepares the text of one document that has its id from elsewhere: its own must be the same, or missing. `path` is where
- * it stands in the request, empty where it is the request; its keys are appended to `keys`. Throws VALIDATION_FAILED, MALFORMED_JSON, SCHEMA_VIOLATION,
- * DOCUMENT_TOO_LARGE.
+ * Prepares the text of one document that has its id from elsewhere: its own must be the same, or missing. Throws
+ * VALIDATION_FAILED, MALFORMED_JSON, SCHEMA_VIOLATION, DOCUMENT_TOO_LARGE.
  */
 export function prepareDocumentOf(
   id: string,
   bytes: Buffer,
   rules: DocumentRules,
-  path = '',
-  keys?: OrderedKeys,
+  { path = '', keys, patch }: DocumentSource = {},
 ): PreparedDocument {
   return refusing(() => {
     const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
-    const shared = preparing(bytes, rules, keys);
+    const shared = { ...preparing(bytes, rules, keys), patch };
     // What is stored of encrypted fields is longer than they are, so their documents are measured afterwards.
     const document = readDocument(reader, rules.watch, rules.encrypted.length === 0 ? {} : { sizeMaxBytes: Infinity });
     reader.end();
@@ -229,17 +239,18 @@ export function prepareDocumentOf(
 function prepareDocument(
   bytes: Buffer,
   document: ScannedDocument,
-  { rules, keys, violations }: Preparing,
+  shared: Preparing,
   place: Place,
   ownId?: string,
 ): PreparedDocument {
+  const { rules, keys, violations } = shared;
   const id = document.id ?? ownId ?? newDocumentId();
   const refuse = (name: string, problem: string) => violations.add(place, name, problem);
   const { replacements, terms, decrypted, addedBytes } =
     rules.encrypted.length === 0 ? nothingEncrypted : encryptValues(bytes, document, rules, id, refuse);
   assertDocumentSize(document, addedBytes);
   // A soft delete needs no more than an id.
-  const plain = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, place, decrypted);
+  const plain = document.deleted ? noDefaults : checkFields(bytes, document, shared, place, decrypted);
   const defaults = rules.encrypted.length === 0 ? plain : encryptDefaults(plain, rules, id, refuse);
   const isWhole = document.idType === 'string' && defaults.length + replacements.length === 0;
   const { start, end } = document;
@@ -273,8 +284,7 @@ const noDefaults: readonly Default[] = [];
 function checkFields(
   bytes: Buffer,
   document: ScannedDocument,
-  rules: DocumentRules,
-  violations: Violations,
+  { rules, violations, patch }: Preparing,
   place: Place,
   decrypted: ReadonlyMap<string, Buffer>,
 ): readonly Default[] {
@@ -287,39 +297,18 @@ function checkFields(
     if (name === 'id' && document.id === null) continue;
     const known = decrypted.get(name);
     const problems = known ? fieldProblems(rule, known, captureWhole(known)) : fieldProblems(rule, bytes, capture);
-    for (const problem of problems) violations.add(place, name, problem);
+    if (problems.length > 0 && isJudged(name, capture, patch)) {
+      for (const problem of problems) violations.add(place, name, problem);
+    }
     if (capture === undefined && rule.defaultText !== undefined)
       defaults.push({ key: name, jsonText: rule.defaultText });
   }
   return defaults;
 }
 
-const joinPath = (base: string, path: string): string => (base === '' || path === '' ? base + path : `${base}.${path}`);
-
-/** Where a document stands: at an index of data, or at a path. */
-type Place = number | string;
-
-class Violations {
-  private readonly messages: FieldMessages = {};
-  private count = 0;
-
-  add(place: Place, fieldName: string, message: string): void {
-    this.count += 1;
-    if (this.count > messagesMax) return;
-    const path = joinPath(typeof place === 'number' ? `data[${place}]` : place, fieldName);
-    (this.messages[path] ??= []).push(message);
-  }
-
-  throwAny(): void {
-    if (this.count === 0) return;
-    throw new ServiceError(
-      'INVALID_ARGUMENT',
-      SCHEMA_VIOLATION,
-      withFirstDetail('A document does not fit the schema of its collection', this.messages),
-      { details: this.messages },
-    );
-  }
-}
+/** Whether a field is judged: of a patched document only what is missing, and what the patch names. */
+const isJudged = (name: string, capture: Capture | undefined, patch: MergePatch | undefined): boolean =>
+  patch === undefined || capture === undefined || capture.type === 'null' || patch.names(name.split('.'));
 
 /** Turns what the JSON reader refuses into the answer for the caller; `base` is where the read text stands in the body. */
 export function refusing<T>(read: () => T, base?: string): T {

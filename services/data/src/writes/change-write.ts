@@ -232,7 +232,8 @@ function prepareChange(
     throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${change.collection}`);
   }
   const present = documents.get(documentKey(change.collection, id));
-  const document = prepareDocumentOf(id, changedText(change, present), rulesOf(collection), path, keys);
+  const text = changedText(change, present);
+  const document = prepareDocumentOf(id, text, rulesOf(collection), { path, keys, patch: change.patch });
   return { document, collection, present: present?.ordinal };
 }
 

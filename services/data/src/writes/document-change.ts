@@ -24,7 +24,7 @@ export interface DocumentChange {
    */
   kind: 'create' | 'put' | 'merge' | 'delete';
   body: Buffer;
-  /** The patch that `body` is, where it has been read. */
+  /** The patch that `body` is, once it has been read. */
   patch?: MergePatch | undefined;
   ifMatch?: VersionMatch | undefined;
   ifNoneMatch?: VersionMatch | undefined;
@@ -70,7 +70,7 @@ export function changedText(change: DocumentChange, latest: PresentDocument | un
     case 'put':
       return body;
     case 'merge':
-      return refusing(() => (change.patch ?? parseMergePatch(body)).applyTo(present!.body), path);
+      return refusing(() => (change.patch ??= parseMergePatch(body)).applyTo(present!.body), path);
     case 'delete':
       return deletion.applyTo(present!.body);
   }

@@ -88,7 +88,9 @@ class UploadWrite implements Write {
     const bytes = { id: blobId, sha256: Buffer.from(sha256, 'hex') };
     const upload = nextLink(head, linkContent(collection, [bytes]));
     const text = metadataText(this.request, upload.hash.toString('hex'), upload.height, this.custom);
-    const document = prepareDocumentOf(blobId, Buffer.from(text), rulesOf(collections.get(collection)), 'metadata');
+    const document = prepareDocumentOf(blobId, Buffer.from(text), rulesOf(collections.get(collection)), {
+      path: 'metadata',
+    });
     requirePaid(collections.get(collection), isPaid === true, [document]);
     const metadata = nextLink(upload, linkContent(collection, [toEntry(document)]));
     return [

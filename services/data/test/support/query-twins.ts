@@ -36,9 +36,9 @@ export async function makeTwins(
   for (const name of ['plain', 'keyed']) {
     await app.createCollection(name);
     await app.store(name, texts);
-    // What is there already is not checked against the schema, so other text and numbers stand among the dates.
+    // The change is forced, so other text and numbers stand among the dates.
     const schemaJson = JSON.stringify({ fields: { d: { type: 'date' } } });
-    await fixture.methods.updateCollection({ appId: app.appId, name, schemaJson });
+    await fixture.methods.updateCollection({ appId: app.appId, name, schemaJson, force: true });
     await app.createFullText(name, 's', 'english');
   }
   for (const [name, members] of Object.entries(datasets)) {

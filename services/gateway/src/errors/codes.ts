@@ -109,6 +109,12 @@ export const codes = {
       'The schema, the price of a public read or a predefined query needs the index; `details.used_by` lists them: change ' +
       'them first.',
   },
+  DOCUMENTS_DO_NOT_FIT: {
+    status: 409,
+    meaning:
+      'Stored documents do not have the type that a schema or an index gives a field; `details` has their `count` and ' +
+      'some `ids`. `force` in the body makes the change.',
+  },
   FAUCET_MISSING: { status: 409, meaning: 'Only the simulated chain has a faucet, and this is a real one.' },
   LOCKED_BALANCE_DECREASE: { status: 409, meaning: 'The locked balance can only be increased; nothing was changed.' },
   PAYOUT_DESTINATION_MISSING: {

@@ -1,8 +1,6 @@
 import { z } from 'zod';
-import { invalid } from '@granary/shared/errors';
 import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v1/CreateCollectionRequest';
 import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
-import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
 import { message } from '@granary/shared/rpc/types';
 import { created, json, jsonBytes } from '../http/answer';
 import {
@@ -17,14 +15,14 @@ import {
   includeStats,
 } from '../validation/collection';
 import { readPriceOf } from '../validation/index-prices';
-import { mayPublish, requirePermission } from '../pipeline/access';
+import { requirePermission } from '../pipeline/access';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
-import { publishedAs } from '../validation/published-as';
 import { bodyLimits, route } from '../pipeline/route';
 import { flagParameter } from '../validation/parameters';
 import { nameSchema, objectSchema, successSchema } from '../validation/schemas';
 import { memberText } from '../validation/json-members';
+import { updateCollectionRoute } from './collection-change';
 
 const forceText = 'Delete it although it holds documents';
 const cascadeText = 'Delete the views and queries that read it too';
@@ -145,55 +143,7 @@ export const collectionRoutes = [
       return json(200, describedCollectionJson(await clients.data.getCollection(request, call), query));
     },
   }),
-  route({
-    method: 'PUT',
-    path,
-    id: 'updateCollection',
-    summary: 'Change a collection',
-    description:
-      'What is absent or null stays as it is, but a `schema_definition` of null removes the schema. ' +
-      'Making a private collection public needs `Admin`.',
-    pathExamples: { collection: 'diary' },
-    tag,
-    auth: write,
-    headers: idempotencyHeader,
-    body: {
-      kind: 'json',
-      // The name in the path is accepted in the body too, for clients that send the whole collection.
-      schema: publishedAs(
-        z.strictObject({ name: nameSchema.nullish(), ...collectionDefinition }),
-        z.strictObject(collectionDefinition),
-      ),
-      example: { access_policy: { read: 'private' } },
-      limitBytes: bodyLimits.definitionBytes,
-    },
-    responses: { 200: { description: 'The collection', schema: collectionSchema } },
-    handle: async ({ clients }, request) => {
-      const { path, caller, body, jsonTree: tree, call } = request;
-      if ((body.name ?? path.collection) !== path.collection) {
-        throw invalid('A collection cannot be renamed', { name: ['must be the name in the path'] });
-      }
-      if (body.read_price_config || body.write_pricing) requirePermission(caller, 'Admin');
-      const updated = await clients.data.updateCollection(
-        message<UpdateCollectionRequest>({
-          appId: path.app_id,
-          name: path.collection,
-          namespace: body.namespace ?? undefined,
-          primaryColumn: body.primary_column ?? undefined,
-          sortColumn: body.sort_column ?? undefined,
-          // Null removes the schema, absence keeps it.
-          schemaJson: body.schema_definition === undefined ? undefined : memberText(tree, 'schema_definition'),
-          readAccess: body.access_policy?.read,
-          mayPublish: mayPublish(caller),
-          ...readPriceOf(body),
-          writePricing: body.write_pricing == null ? undefined : body.write_pricing === 'on',
-          idempotency: idempotencyOfJson(request),
-        }),
-        call,
-      );
-      return json(200, collectionJson(updated), replayedHeader(updated.replayed === true));
-    },
-  }),
+  updateCollectionRoute,
   route({
     method: 'DELETE',
     path,

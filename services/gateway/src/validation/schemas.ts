@@ -112,6 +112,18 @@ export const createdCollectionSchema = z
   .optional()
   .describe('The collection that the request made, for there was none of its name');
 
+/** What the answer to a forced change says of the documents that do not fit it. */
+export const unfitDocumentsSchema = z
+  .int()
+  .optional()
+  .describe(
+    'With `force`: the documents that do not have the new types. Of a collection that takes longer than 3 s to read, ' +
+      'those that were read',
+  );
+
+export const unfitDocumentsJson = ({ unfitDocuments }: { unfitDocuments?: string | undefined }) =>
+  unfitDocuments === undefined ? {} : { unfit_documents: Number(unfitDocuments) };
+
 export const createdJson = ({ name, readAccess }: { name: string; readAccess: string }) => ({
   name,
   access_policy: accessPolicy(readAccess),

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { checkProperty } from '@granary/testing/properties';
 import { size } from '@granary/testing/size';
-import { applyMergePatch } from './merge-patch';
+import { applyMergePatch, parseMergePatch } from './merge-patch';
 
 const merge = (target: string, patch: string): string =>
   applyMergePatch(Buffer.from(target), Buffer.from(patch)).toString();
@@ -75,6 +75,24 @@ describe('applyMergePatch', () => {
       fc.property(object, object, spacing, check),
     );
   });
+});
+
+it.each([
+  ['a', true],
+  ['a.x', true],
+  ['b', true],
+  ['b.c', true],
+  ['b.c.d', true],
+  ['b.x', false],
+  ['gone.x', true],
+  ['list.0', true],
+  ['empty', true],
+  ['empty.x', false],
+  ['é', true],
+  ['other', false],
+])('a patch names %s: %s', (path, expected) => {
+  const patch = Buffer.from('{"a":1,"b":{"c":{"d":2}},"gone":null,"list":[1],"empty":{},"\\u00e9":0}');
+  expect(parseMergePatch(patch).names(path.split('.'))).toBe(expected);
 });
 
 type Json = null | number | string | boolean | Json[] | JsonObject;

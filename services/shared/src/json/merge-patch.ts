@@ -71,6 +71,14 @@ export class MergePatch {
     return merged;
   }
 
+  /** Whether this patch changes the value at a path of keys, something in it or what it is in. */
+  names([key, ...rest]: readonly string[]): boolean {
+    const at = key === undefined ? undefined : this.indexed().get(key);
+    if (at === undefined) return false;
+    const nested = this.objects?.get(at);
+    return rest.length === 0 || nested === undefined || nested.names(rest);
+  }
+
   /** Reads the next value of the target, an object, and writes it as this patch changes it. */
   private merge(reader: JsonReader, writer: ByteWriter): void {
     const { bytes } = reader;
