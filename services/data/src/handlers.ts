@@ -1,5 +1,5 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
-import type { Handlers } from '@granary/shared/rpc/types';
+import type { Call, Handlers } from '@granary/shared/rpc/types';
 import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { createKey, listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
 import { useSignature } from './apps/used-signatures';
@@ -92,10 +92,10 @@ async function changingCatalog<T>(
 
 /** For what needs disk space. Changes that free it, or restrict access, are accepted on a full disk. */
 const needingSpace =
-  <Q, T>(storage: HandlerContext['storage'], handler: (request: Q) => Promise<T>) =>
-  async (request: Q): Promise<T> => {
+  <Q, T>(storage: HandlerContext['storage'], handler: (request: Q, call: Call) => Promise<T>) =>
+  async (request: Q, call: Call): Promise<T> => {
     storage.refuseWhenFull();
-    return handler(request);
+    return handler(request, call);
   };
 
 type IndexMethod =
@@ -113,8 +113,8 @@ function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, 
   const { pool, fast, defaultRead, storage, rootKey } = context;
   const encryption = { rootKey, viewUsing };
   return {
-    createIndex: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createIndex(pool, request, { defaultRead, encryption })),
+    createIndex: needingSpace(storage, (request, call) =>
+      changingCatalog(context, request.appId, createIndex(pool, request, call, { defaultRead, encryption })),
     ),
     listIndexes: (request) => listIndexes(pool, request),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),

@@ -158,6 +158,62 @@ describe.each(transports)('types of fields (%s)', (transport) => {
     });
   });
 
+  describe('of indexes', () => {
+    test.each([
+      ['number', ['b', 'c', 'd', 'e', 'f', 'g', 'h']],
+      ['price', ['b', 'c', 'd', 'e', 'f', 'g', 'h']],
+      ['boolean', ['a', 'b', 'c', 'd', 'f', 'g', 'h']],
+      ['date', ['a', 'b', 'c', 'e', 'g', 'h']],
+      // Published clients declare fields of objects and arrays so.
+      ['string', ['a', 'e']],
+    ])('of type %s are those of stored documents', async (index_type, unfit) => {
+      await app.store('films', [
+        ...[
+          { id: 'a', n: 5 },
+          { id: 'b', n: '5' },
+          { id: 'c', n: '' },
+          { id: 'd', n: '2026-01-01T00:00:00.5+02:00' },
+        ],
+        ...[
+          { id: 'e', n: true },
+          { id: 'f', n: '2026-01-01t00:00:00z' },
+          { id: 'g', n: [5] },
+          { id: 'h', n: { x: 5 } },
+        ],
+        ...[{ id: 'i', n: null }, { id: 'j' }, { id: 'k', n: [], deleted: true }],
+      ]);
+      const refused = await index({ name: 'x', index_type });
+      expect(refused.status).toBe(409);
+      expect(refused.body).toMatchObject({ code: 'DOCUMENTS_DO_NOT_FIT' });
+      expect(refused.body.details).toEqual({ count: unfit.length, ids: unfit.slice(0, 5) });
+      expect((await app.call('GET', `${path}/indexes`)).body).toEqual([]);
+      const forced = await index({ name: 'x', index_type, force: true });
+      expect(forced).toMatchObject({ status: 201, body: { unfit_documents: unfit.length } });
+      // The same again changes nothing and judges nothing.
+      expect(await index({ name: 'x', index_type })).toMatchObject({ status: 200, body: { updated: true } });
+    });
+
+    test('are judged before a large collection is indexed; untyped indexes take any', async () => {
+      await app.store(
+        'films',
+        Array.from({ length: 1_100 }, (_, n) => ({ id: `f${n}`, n: n === 700 ? n : `t${n}` })),
+      );
+      expect((await index({ name: 'x', index_type: 'string' })).body).toMatchObject({
+        details: { count: 1, ids: ['f700'] },
+      });
+      const forced = await app.call<{ ticket_id: string }>('POST', `${path}/indexes`, {
+        ...{ name: 'x', collection: 'films', field_name: 'n', index_type: 'string', force: true },
+      });
+      expect(forced).toMatchObject({ status: 202, body: { unfit_documents: 1 } });
+      expect((await app.ended(forced.body.ticket_id)).status).toBe('Completed');
+      for (const index_type of ['btree', 'hash']) {
+        expect((await index({ name: index_type, index_type })).status).toBe(202);
+      }
+      const fresh = await index({ name: 'y', collection: 'other', index_type: 'number', force: true });
+      expect(fresh).toMatchObject({ status: 201, body: { unfit_documents: 0 } });
+    });
+  });
+
   describe('of the schema', () => {
     const fields = {
       ...{ n: { type: 'number' }, s: { type: 'string' }, d: { type: 'date' }, b: { type: 'boolean' } },

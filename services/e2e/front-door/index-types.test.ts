@@ -135,7 +135,7 @@ describe.each(transports)('types and prices of indexes, and relations (%s)', (tr
       g: n,
     }));
     await app.store('items', many);
-    const definition = { index_type: 'string', options: { unique: true } };
+    const definition = { index_type: 'btree', options: { unique: true } };
     const made = await create(definition);
     const task = await app.ended(made.body.ticket_id!);
     const { Failed: failed } = task.status as { Failed: { error: string } };

@@ -108,11 +108,15 @@ export const toIndexDefinition = (index: IndexRow, fields: ReadonlyMap<bigint, I
 
 const isFieldType = (text: string): text is FieldType => ['string', 'number', 'boolean', 'date'].includes(text);
 
-/** How an index takes a field: as its declared type says, else as the schema does. */
-export function indexedType(declaredType: string, schema: FieldTypes | undefined, fieldName: string): FieldType {
+/** The type of the values that an index is over, where its own type says so. */
+export function declaredFieldType(declaredType: string): FieldType | undefined {
   if (declaredType === 'price') return 'number';
-  return isFieldType(declaredType) ? declaredType : schemaType(schema, fieldName);
+  return isFieldType(declaredType) ? declaredType : undefined;
 }
+
+/** How an index takes a field: as its declared type says, else as the schema does. */
+export const indexedType = (declaredType: string, schema: FieldTypes | undefined, fieldName: string): FieldType =>
+  declaredFieldType(declaredType) ?? schemaType(schema, fieldName);
 
 /**
  * What the schema says about a field over which an index of another type would find nothing; undefined where the two agree,
@@ -129,8 +133,7 @@ export function contradictedType(
   if (isSearchIndex({ declaredType })) {
     return inSchema === 'object' || scalar === 'number' || scalar === 'boolean' ? inSchema : undefined;
   }
-  const isTyped = isFieldType(declaredType) || declaredType === 'price';
-  return isTyped && indexedType(declaredType, schema, fieldName) !== scalar ? inSchema : undefined;
+  return (declaredFieldType(declaredType) ?? scalar) === scalar ? undefined : inSchema;
 }
 
 /** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */

@@ -1,4 +1,5 @@
 import { conflict, invalid, notFound } from '@granary/shared/errors';
+import type { Call } from '@granary/shared/rpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
@@ -15,7 +16,17 @@ import { didYouMean, nearCollection } from '../catalog/near-collection';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp, type App } from '../catalog/app';
-import { contradictedType, INDEX_NOT_FOUND, isSearchIndex, type IndexDefinition } from '../catalog/index-definition';
+import {
+  contradictedType,
+  declaredFieldType,
+  INDEX_NOT_FOUND,
+  isSearchIndex,
+  type IndexDefinition,
+} from '../catalog/index-definition';
+import { parseSchema } from '../catalog/schema';
+import type { WantedType } from '../documents/misfits';
+import type { NewDataKey } from '../keys/data-keys';
+import { changeTypes, type AssertFit } from './fitting-documents';
 import { addIndex, enqueueBuild, restoreColumns, type NewIndex } from '../tables/define-index';
 import { dropIndex } from '../tables/drop-index';
 import { changePrices } from './index-prices';
@@ -30,38 +41,74 @@ import { cancelBuilds } from '../tables/build-job';
  * Creates an index: a btree, a btree over a declared type, a composite one over several fields, a full-text one, or one
  * over a field that is stored encrypted from now on, for which PAYMENT_REQUIRED is thrown until it is paid. Small
  * tables are indexed at once; else the answer carries the ticket of the build. The same definition again changes no more
- * than prices, and builds an index whose build has failed.
+ * than prices, and builds an index whose build has failed. Throws DOCUMENTS_DO_NOT_FIT where stored values have not the
+ * type of the index, unless it is forced.
  */
 export async function createIndex(
   pool: Pool,
   request: CreateIndexRequest,
-  { defaultRead, encryption }: { defaultRead: ReadAccess; encryption: EncryptionSettings },
+  { signal }: Pick<Call, 'signal'>,
+  settings: IndexSettings,
 ): Promise<CreateIndexResponse> {
   const definition = definitionOf(request);
-  const isEncrypted = definition.type === 'encrypted';
-  const { number: appNumber } = await findApp(pool, request.appId);
-  const firstKey = isEncrypted ? await keyForIndex(pool, appNumber, encryption) : undefined;
+  const app = await findApp(pool, request.appId);
+  const firstKey =
+    definition.type === 'encrypted' ? await keyForIndex(pool, app.number, settings.encryption) : undefined;
   const held = request.isHeld === true ? request.ticketId : undefined;
-  const made = await withAppLockOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
+  const question = {
+    collection: request.collection,
+    wantedOf: (collection: CollectionRef) =>
+      collection.indexes.some(({ name }) => name === request.name) ? [] : coveredTypes(definition),
+    isForced: request.force === true,
+  };
+  const made = await changeTypes(pool, app, question, signal, (assertFit) =>
+    makeIndex(pool, request, definition, { ...settings, firstKey, held, assertFit }),
+  );
+  // A call that is repeated finds the answer of its first time under the Idempotency-Key of the request.
+  const isOwn = made.replayed === true && held !== undefined && (await heldWriteState(pool, held)) === 'done';
+  return isOwn ? { ...made, replayed: false } : made;
+}
+
+interface IndexSettings {
+  defaultRead: ReadAccess;
+  encryption: EncryptionSettings;
+}
+
+/** The types of the values that an index covers, where its type says which. */
+function coveredTypes({ fieldName, type }: NewIndex): WantedType[] {
+  const fieldType = declaredFieldType(type);
+  if (fieldType === undefined) return [];
+  const { fields } = parseSchema(JSON.stringify({ fields: { value: { type: fieldType } } }));
+  // Published clients give fields of objects and arrays an index of the type string.
+  return [{ name: fieldName, rule: fields.get('value')!, allowsContainers: fieldType === 'string' }];
+}
+
+function makeIndex(
+  pool: Pool,
+  request: CreateIndexRequest,
+  definition: NewIndex,
+  context: IndexSettings & { firstKey: NewDataKey | undefined; held: string | undefined; assertFit: AssertFit },
+): Promise<CreateIndexResponse> {
+  const { defaultRead, encryption, firstKey, held, assertFit } = context;
+  const isEncrypted = definition.type === 'encrypted';
+  return withAppLockOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
     const state = held === undefined ? undefined : await heldWriteState(tx, held);
     if (state === 'closed') throw writeClosed();
-    let created: CollectionRef | undefined;
-    let warnings: string[] = [];
+    const more: Partial<CreateIndexResponse> = {};
     const answer = async (ticketId: string, updated: boolean): Promise<CreateIndexResponse> => {
       const index = await getIndex(tx, request.appId, request.collection, request.name);
       if (held !== undefined && !updated && state !== 'done') await keepDone(tx, held);
-      return {
-        ...{ index, updated, ticketId, warnings },
-        ...(created && { createdCollection: { name: created.name, readAccess: created.readAccess } }),
-      };
+      return { index, updated, ticketId, warnings: [], ...more };
     };
     // The call is repeated.
     if (state === 'done') return answer((await isEnqueued(tx, app.number, held!)) ? held! : '', false);
-    let collection = await findCollection(tx, app, request.collection);
-    if (!collection) {
-      const settings = { name: request.collection, readAccess: defaultRead };
-      collection = created = await addCollection(tx, app, settings, await databaseTime(tx));
-      warnings = await creationWarnings(tx, app, created);
+    const known = await findCollection(tx, app, request.collection);
+    const at = await databaseTime(tx);
+    const collection =
+      known ?? (await addCollection(tx, app, { name: request.collection, readAccess: defaultRead }, at));
+    if (!known) {
+      more.createdCollection = { name: collection.name, readAccess: collection.readAccess };
+      more.warnings = await creationWarnings(tx, app, collection);
     }
     const same = collection.indexes.find((index) => index.name === request.name);
     if (same && !isSame(same, definition)) {
@@ -75,7 +122,8 @@ export async function createIndex(
       return answer(repeated ? request.ticketId : '', !repeated);
     }
     assertTypeOfSchema(collection, definition);
-    const at = await databaseTime(tx);
+    const unfitDocuments = known ? await assertFit(tx, known) : 0;
+    if (request.force) more.unfitDocuments = unfitDocuments.toString();
     if (isEncrypted) await encryptForIndex(tx, collection, definition.fieldName, firstKey, encryption, at);
     const ticketId = await addIndex(tx, collection, collection.schema, definition, at, request.ticketId);
     await checkDefinitionBytes(tx, app.number);
@@ -84,9 +132,6 @@ export async function createIndex(
     await bumpCatalogRevision(tx, app.number);
     return answer(ticketId, false);
   });
-  // A call that is repeated finds the answer of its first time under the Idempotency-Key of the request.
-  const isOwn = made.replayed === true && held !== undefined && (await heldWriteState(pool, held)) === 'done';
-  return isOwn ? { ...made, replayed: false } : made;
 }
 
 /** What the caller should know of a collection that did not exist: that its name may be misspelt. */

@@ -3,7 +3,14 @@ import type { CreateIndexResponse } from '@granary/shared/gen/granary/data/v1/Cr
 import { accepted, created, json, type Answer } from '../http/answer';
 import { replayedHeader } from '../pipeline/idempotency';
 import { exampleIndex, indexJson, indexSchema } from '../validation/index-definition';
-import { createdCollectionSchema, createdJson, exampleTicket, ticketField } from '../validation/schemas';
+import {
+  createdCollectionSchema,
+  createdJson,
+  exampleTicket,
+  ticketField,
+  unfitDocumentsJson,
+  unfitDocumentsSchema,
+} from '../validation/schemas';
 
 /** What both routes that create an index answer. */
 export const indexAnswers = {
@@ -20,12 +27,13 @@ export const indexAnswers = {
         .array(z.string())
         .optional()
         .describe('Where the request made a collection: a collection of nearly the same name, which may be meant'),
+      unfit_documents: unfitDocumentsSchema,
     }),
     example: exampleIndex,
   },
   202: {
     description: 'It is being built',
-    schema: indexSchema.extend({ ticket_id: ticketField }),
+    schema: indexSchema.extend({ ticket_id: ticketField, unfit_documents: unfitDocumentsSchema }),
     example: { ...exampleIndex, status: 'building', ticket_id: exampleTicket },
   },
 } as const;
@@ -37,6 +45,7 @@ export function indexAnswer(appId: string, made: CreateIndexResponse): Answer {
     ...indexJson(made.index!),
     ...(createdCollection && { created_collection: createdJson(createdCollection) }),
     ...(warnings.length > 0 && { warnings }),
+    ...unfitDocumentsJson(made),
   };
   const headers = replayedHeader(made.replayed === true);
   if (made.updated) return json(200, { ...index, updated: true }, headers);

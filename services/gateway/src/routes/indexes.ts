@@ -56,9 +56,9 @@ export const indexRoutes = [
       400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
       409: {
         description:
-          'The name is taken by another definition, the field has a full text, documents have equal values, or the ' +
-          'field is encrypted or cannot be encrypted any more',
-        codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION', 'ENCRYPTION_CONFLICT'],
+          'The name is taken by another definition, the field has a full text, documents have equal values or values ' +
+          'of another type, or the field is encrypted or cannot be encrypted any more',
+        codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION', 'ENCRYPTION_CONFLICT', 'DOCUMENTS_DO_NOT_FIT'],
       },
       ...paidWriteResponses,
       503: { description: 'There is no key for encrypted fields', codes: ['ENCRYPTION_UNAVAILABLE'] },
@@ -282,6 +282,7 @@ async function createIndex(
       idempotency: payment === undefined ? idempotencyOfJson(request) : paidIdempotencyOfJson(request, payment),
       isPaid,
       isHeld: heldTicket !== undefined,
+      force: body.force ?? false,
     },
     call,
   );

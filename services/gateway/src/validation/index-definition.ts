@@ -59,6 +59,7 @@ const documented = z.strictObject({
     })
     .nullish()
     .describe('More about the index; members with other names are ignored'),
+  force: z.boolean().nullish().describe('Create it although stored documents do not have values of its type'),
   read_price_config: priceConfigSchema
     .nullish()
     .describe('The price of reading the field, see docs/prices.md. Absent: as it was; `{}`: none'),
