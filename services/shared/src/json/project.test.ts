@@ -40,7 +40,8 @@ const examples: [unknown, string][] = [
   [{ id: true, a: { c: false } }, '{"id":"1","a":{"b":1e2}}'],
   [{ id: false, price: false, tags: false, a: { b: true } }, '{"a":{"b":1e2},"a.b":0,"\\u006b":true}'],
   [['k'], '{"\\u006b":true}'],
-  [['tags.1', 'a.c.d.0'], '{"a":{"c":{"d":{"0":1}}},"tags":{"1":"y"}}'],
+  [['tags.1', 'a.c.d.0'], '{"a":{"c":{"d":[1]}},"tags":[null,"y"]}'],
+  [['tags.0', 'tags.1', 'tags.7', 'a.c.d.1.x'], '{"tags":["x","y"]}'],
   [{ a: false, price: false, 'tags.0': false }, '{"id":"1","tags":["y"],"a.b":0,"\\u006b":true}'],
   [['id.x', 'a.x', 'tags.x', 'tags.7', 'toString'], '{}'],
 ];
@@ -101,6 +102,13 @@ const tree = fc.boolean().chain((keep) => fc.tuple(fc.constant(keep), treeOf(kee
 /** What is left of a parsed value; undefined where nothing is. */
 function keepNamed(from: unknown, fields: Tree): unknown {
   if (typeof from !== 'object' || from === null) return undefined;
+  if (Array.isArray(from)) {
+    const parts = from.map((element, at) => keepNamed({ [at]: element as unknown }, fields)) as Array<
+      Record<string, unknown> | undefined
+    >;
+    const length = parts.findLastIndex((part) => part !== undefined) + 1;
+    return length === 0 ? undefined : parts.slice(0, length).map((part, at) => part?.[at] ?? null);
+  }
   const kept: [string, unknown][] = [];
   for (const [name, member] of Object.entries(from)) {
     const field = fields.get(name);

@@ -145,8 +145,8 @@ function invalidSelect(path: string, message: string): JsonError {
 
 /**
  * The selected parts of a record, in its order and in its text. A missing field is omitted, and so is an object of which
- * only missing fields are selected. An array element that is selected by its index becomes a member with that name
- * (`tags.0` gives `{"tags":{"0":…}}`).
+ * only missing fields are selected. An element of an array that is selected by its index keeps its place, so that its path
+ * leads to it here, too; those before it that are not selected are null (`tags.1` gives `{"tags":[null,…]}`).
  */
 export function project(text: string, projection: Projection): string;
 export function project(text: Buffer, projection: Projection): Buffer;
@@ -195,19 +195,24 @@ function projectObject(reader: JsonReader, level: LevelProjection, output: Outpu
 
 function projectArray(reader: JsonReader, level: LevelProjection, output: Output): boolean {
   const named = level.keeps === 'named';
-  let kept = 0;
-  output.write(named ? '{' : '[');
+  let written = 0;
+  output.write('[');
   reader.enterArray();
   for (let index = 0; reader.nextElement(); index += 1) {
     const element = level.elements.get(index) ?? (named ? 'none' : 'all');
+    if (element === 'none') {
+      reader.skipValue();
+      continue;
+    }
     const mark = output.length;
-    if (kept > 0) output.write(',');
-    if (named) output.write(`"${index}":`);
-    if (projectValue(reader, element, output)) kept += 1;
+    if (written > 0) output.write(',');
+    const skipped = named ? index - written : 0;
+    output.write('null,'.repeat(skipped));
+    if (projectValue(reader, element, output)) written += skipped + 1;
     else output.rewind(mark);
   }
-  output.write(named ? '}' : ']');
-  return kept > 0 || !named;
+  output.write(']');
+  return written > 0 || !named;
 }
 
 /** The projected text of a source. */
