@@ -137,6 +137,7 @@ export const leaves = {
     'near-names',
     'play-money',
     'secp256k1',
+    'shortened',
     'start-error',
     'transfer-id',
     'version',
