@@ -18,7 +18,7 @@ describe.each(transports)('regular expressions (%s)', (transport) => {
       name: 'by_title',
       collection: 'films',
       field_name: 'title',
-      index_type: 'string',
+      index_type: 'btree',
     });
     expect(made.status).toBe(201);
   });

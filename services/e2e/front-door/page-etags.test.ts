@@ -216,7 +216,7 @@ describe.each(transports)('ETags of public pages (%s)', (transport) => {
     const indexes = `/api/apps/${app.appId}/collections/films/indexes`;
     expect((await app.call('DELETE', `${indexes}/kind`)).status).toBe(200);
     expect((await get(films('?kind=5'), byText.etag)).status).toBe(400);
-    const index = { name: 'kind', collection: 'films', field_name: 'kind', index_type: 'number' };
+    const index = { name: 'kind', collection: 'films', field_name: 'kind', index_type: 'number', force: true };
     expect((await app.call('POST', `/api/apps/${app.appId}/indexes`, index)).status).toBe(201);
     expect((await ids(films('?kind=5'), byText.etag)).found).toEqual(['n']);
 
