@@ -1,4 +1,4 @@
-import { ServiceError, invalid, forbidden, withFirstDetail, type FieldMessages } from '@granary/shared/errors';
+import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
 import {
   assertDocumentSize,

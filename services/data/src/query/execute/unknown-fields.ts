@@ -3,7 +3,7 @@ import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { pathsOf, type Condition, type Path } from '../language/condition';
 import { isOperatorName, nearestOperator } from '../language/operators';
-import { shortened } from '../language/query-error';
+import { shortened } from '@granary/shared/shortened';
 import { isIdPath, type Relation } from '../plan/relation';
 import { valueIn } from '../sql/row-fields';
 

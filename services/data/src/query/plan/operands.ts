@@ -3,7 +3,8 @@ import { isDay, isTimed } from '../../values/instant';
 import type { FieldType } from '../../values/field-type';
 import type { Condition, FieldCondition, Path } from '../language/condition';
 import { nearestOperator } from '../language/operators';
-import { invalidQuery, shortened } from '../language/query-error';
+import { shortened } from '@granary/shared/shortened';
+import { invalidQuery } from '../language/query-error';
 import type { Relation } from './relation';
 
 /** Characters of a value that a message shows. */
