@@ -48,7 +48,7 @@ import { brokenViewsCheck } from './views/live/health';
 import { liveViewRows } from './views/live/live-rows';
 import { buildViewJob } from './views/live/build-job';
 import type { JobHandler, JobKind } from './jobs/queue';
-import { renewInstantsJob } from './tables/renew-instants-job';
+import { renewInstantsJob } from './views/renew-instants';
 import { buildIndexJob, giveUpBuild } from './tables/build-job';
 
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');

@@ -133,21 +133,6 @@ describe.each(transports)('definitions that depend on one another (%s)', (transp
       expect(await indexNames()).toEqual(['by_year', 'by_genre_year', 'words']);
     });
 
-    test('while public reads cost what it says', async () => {
-      const costing = (price_per_access_utia: number) => {
-        const read_price_config = { pricing_model: 'per_access', price_per_access_utia };
-        return index({ name: 'by_year', field_name: 'year', read_price_config });
-      };
-      expect((await costing(5)).status).toBe(201);
-      expect((await drop('by_year')).body).toMatchObject({
-        code: 'INDEX_IN_USE',
-        error: expect.stringContaining('public reads of year') as string,
-        details: { used_by: ['read_price_config'] },
-      });
-      expect((await costing(0)).status).toBe(200);
-      expect((await drop('by_year')).status).toBe(200);
-    });
-
     test('alone; it goes with its collection', async () => {
       const fields = { year: { type: 'number', index: true } };
       await app.call('POST', `${path}/collections`, { name: 'films', schema_definition: { fields } });

@@ -187,12 +187,18 @@ function parseEnum(
 }
 
 /** Whether two rules want the same type of a field. */
-export const hasSameType = (one: FieldRule, other: FieldRule): boolean => one.type === other.type;
+export const hasSameType = (one: FieldRule, other: FieldRule): boolean =>
+  one.type === other.type && one.isDay === other.isDay;
 
 /** A rule of the type alone, which null and what is missing fit. */
 export const ofTypeAlone = (rule: FieldRule): FieldRule => ({
   ...rule,
-  ...{ required: false, defaultText: undefined, min: undefined, max: undefined, pattern: undefined, enum: undefined },
+  required: false,
+  defaultText: undefined,
+  min: undefined,
+  max: undefined,
+  pattern: undefined,
+  enum: undefined,
 });
 
 /** What is wrong with the field of a document; empty when nothing is. Null counts as missing. */

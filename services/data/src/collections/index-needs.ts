@@ -1,9 +1,7 @@
 import { conflict } from '@granary/shared/errors';
-import { row, type Connection } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import type { Connection } from '@granary/shared/postgres/pool';
 import type { CollectionRef } from '../catalog/collection';
 import { schemaIndexName, type IndexDefinition } from '../catalog/index-definition';
-import { amountOf, storedPrice } from '../catalog/read-price';
 
 export const INDEX_IN_USE = 'INDEX_IN_USE';
 
@@ -17,8 +15,7 @@ interface Need {
 }
 
 /**
- * Refuses the deletion of an index that the schema declares, that has the price of a public read, or by which a predefined
- * query finds or sorts its records. Throws INDEX_IN_USE with a sentence that names them, and `details.used_by`.
+ * Refuses the deletion of an index that the schema declares, or by which a predefined query finds or sorts its records. Throws INDEX_IN_USE with a sentence that names them, and `details.used_by`.
  */
 export async function assertUnneeded(
   tx: Connection,
@@ -29,12 +26,6 @@ export async function assertUnneeded(
   const needs: Need[] = [];
   const declared = declaredBy(collection, index);
   if (declared) needs.push({ usedBy: 'schema', sentence: `the schema, which has ${declared}` });
-  if (await hasReadPrice(tx, index)) {
-    needs.push({
-      usedBy: 'read_price_config',
-      sentence: `public reads of ${index.fields.join(', ')}, which cost its price`,
-    });
-  }
   for (const name of await queriesNeeding(tx, collection, index)) {
     needs.push({ usedBy: `query ${name}`, sentence: `the query ${name}` });
   }
@@ -51,12 +42,4 @@ function declaredBy({ name, schema }: CollectionRef, index: IndexDefinition): st
   const rule = index.name === schemaIndexName(name, field!) ? schema?.fields.get(field!) : undefined;
   if (!rule?.index && !rule?.unique) return undefined;
   return `${rule.unique ? 'unique' : 'index'}: true for ${field}`;
-}
-
-async function hasReadPrice(tx: Connection, { number }: IndexDefinition): Promise<boolean> {
-  const found = await row<{ text: string | null }>(
-    tx,
-    sql`select read_price_config_text as text from document_index where number = ${number}`,
-  );
-  return (amountOf(storedPrice(found?.text ?? null)) ?? 0n) > 0n;
 }

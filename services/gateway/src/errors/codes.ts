@@ -105,9 +105,7 @@ export const codes = {
   },
   INDEX_IN_USE: {
     status: 409,
-    meaning:
-      'The schema, the price of a public read or a predefined query needs the index; `details.used_by` lists them: change ' +
-      'them first.',
+    meaning: 'The schema or a predefined query needs the index; `details.used_by` lists them: change them first.',
   },
   DOCUMENTS_DO_NOT_FIT: {
     status: 409,

@@ -22,7 +22,7 @@ const collectionPath = '/apps/{app_id}/collections/{collection}/indexes';
 const indexPath = `${collectionPath}/{index_name}` as const;
 
 const indexInUse = {
-  description: 'The schema, the price of a public read or a predefined query needs it',
+  description: 'The schema or a predefined query needs it',
   codes: ['INDEX_IN_USE'],
 } as const;
 

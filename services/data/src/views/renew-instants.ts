@@ -7,8 +7,8 @@ import { findCollection, type CollectionRef } from '../catalog/collection';
 import type { IndexedField } from '../catalog/index-definition';
 import { documentsTable, keyColumn } from '../catalog/table-names';
 import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
-import { enqueueRefresh } from '../views/views';
-import { rebuildKeys } from './define-index';
+import { enqueueRefresh } from './views';
+import { rebuildKeys } from '../tables/define-index';
 
 /**
  * The job that an upgrade leaves for each app: documents whose texts have become instants (migrations/0023_instants.sql)
