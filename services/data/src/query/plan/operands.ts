@@ -74,6 +74,13 @@ function assertOperand(condition: FieldCondition, type: Exclude<FieldType, 'any'
     case 'network':
     case 'country':
       if (!isText) throw invalidQuery(field, `is ${kindTexts[type]}, and the operator compares text`);
+      return;
+    case 'empty':
+    case 'exists':
+    // What another record or a data set holds is compared whatever its type.
+    case 'reference':
+    case 'dataset':
+      return;
   }
 }
 
