@@ -77,9 +77,9 @@ function assertOperand(condition: FieldCondition, type: Exclude<FieldType, 'any'
       return;
     case 'empty':
     case 'exists':
-    // What another record or a data set holds is compared whatever its type.
     case 'reference':
     case 'dataset':
+      // These ask whether there is a value, or compare with values that another record or a data set has.
       return;
   }
 }
