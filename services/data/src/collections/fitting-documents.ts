@@ -52,7 +52,7 @@ interface Checked {
 /** The collection has become another one, or another change of its types was made, while its documents were checked. */
 class OutdatedCheckError extends ServiceError {
   constructor() {
-    super('UNAVAILABLE', 'UNAVAILABLE', 'The collection changed while its documents were checked; try again');
+    super('UNAVAILABLE', 'UNAVAILABLE', 'The collection has just changed, while its documents were checked; try again');
   }
 }
 
