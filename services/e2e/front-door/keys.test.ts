@@ -96,10 +96,11 @@ describe.each(transports)('keys (%s)', (transport) => {
   });
 
   test('a replaced key keeps what the request leaves out', async () => {
-    const limits = { allowed_target_apps: null, expires_at: null, max_payment_per_tx: 10, spend_allowance: 100 };
-    const agent = { name: 'agent', permissions: ['Read', 'Pay'], pay_limits: limits };
-    expect((await make(agent)).status).toBe(200);
-    expect(await make({ name: 'agent' })).toMatchObject({ status: 200, body: agent });
+    const set = { max_payment_per_tx: 10, spend_allowance: 100 };
+    const limits = { allowed_target_apps: null, expires_at: null, ...set };
+    const agent = { name: 'agent', permissions: ['Read', 'Pay'] };
+    expect((await make({ ...agent, pay_limits: set })).status).toBe(200);
+    expect(await make({ name: 'agent' })).toMatchObject({ status: 200, body: { ...agent, pay_limits: limits } });
     const narrower = { name: 'agent', permissions: ['Pay'] };
     expect(await make(narrower)).toMatchObject({ status: 200, body: { ...narrower, pay_limits: limits } });
     const unlimited = { ...limits, max_payment_per_tx: null, spend_allowance: null };

@@ -149,12 +149,9 @@ const isSearched = ({ indexes }: CollectionRef, field: string): boolean =>
 function assertIndexed(collection: CollectionRef, field: string, at: string): void {
   if (isIndexed(collection, field)) return;
   const meant = meantParameter(collection, at);
-  const hint = meant === undefined ? '' : `: ${meant}`;
-  throw invalid(
-    `${field} is not an indexed field of ${collection.name}${hint}`,
-    { [at]: [`names no indexed field: ${field}${hint}`], indexed_fields: [...indexedFieldsOf(collection)] },
-    FIELD_NOT_INDEXED,
-  );
+  const text = `${field} is not an indexed field of ${collection.name}${meant === undefined ? '' : `: ${meant}`}`;
+  const details = { [at]: [text], indexed_fields: [...indexedFieldsOf(collection)] };
+  throw invalid(text, details, FIELD_NOT_INDEXED);
 }
 
 /** The spelling that works, where a parameter is written as other services take it, or misspelt. */
