@@ -229,7 +229,7 @@ describe('writes of one app that overlap', () => {
       await release();
       await committed;
       const schemaJson = fields({ n: { type: 'string' } });
-      await one.methods.updateCollection({ appId: app.appId, name: 'films', schemaJson });
+      await one.methods.updateCollection({ appId: app.appId, name: 'films', schemaJson, force: true });
       void proxy.release();
       expect(await first).toBe(4);
       expect(await second).toMatchObject({ reason: 'SCHEMA_VIOLATION' });

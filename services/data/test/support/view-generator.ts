@@ -133,7 +133,11 @@ export function viewGenerator(random: Random): ViewGenerator {
       const path = pick(paths);
       if (path in find) continue;
       const operator = pick(['isNot', 'isNull', 'exists', '>=', '<', 'isNotNull']);
-      const scalar = pick([0, 1, 'a', '2024-01-01T00:00:00Z', true]);
+      // A date is not compared with what is no instant.
+      const isDate = path.split('.').at(-1) === 'd';
+      const scalar = pick(
+        isDate ? ['2024-01-01T00:00:00Z', '2023-06-01T12:00:00Z'] : [0, 1, 'a', '2024-01-01T00:00:00Z', true],
+      );
       const operand = /Null|exists/.test(operator) ? random(3) === 0 : scalar;
       find[path] = { [operator === '>=' ? '$gte' : operator === '<' ? '$lt' : operator]: operand };
       all.push({ path: path.split('.'), operator, operand });
