@@ -126,6 +126,9 @@ def valid_schema(_case, body):
     for rule in rules.values():
         rule.pop("default", None)
         rule.pop("validation", None)
+        if rule.get("type") != "date":
+            # Only a date has a format.
+            rule.pop("format", None)
     if rules:
         definition["fields"] = {f"field{at}": rule for at, rule in enumerate(rules.values())}
 
@@ -143,19 +146,31 @@ def valid_key(_case, body):
         body["name"] = "dots"
 
 
+def valid_batch(_case, body):
+    """What is created, changed or deleted has an id, or makes one."""
+    for at, operation in enumerate(body["operations"]):
+        data = storable(operation.get("data") or {})
+        data.pop("deleted", None)
+        operation["data"] = {**data, "id": f"made{at}"}
+        if "conditions" in operation:
+            operation["conditions"] = {"id": {"isNotNull": True}}
+
+
 def valid_index(case, body):
     printable_name(case, body)
     one_kind_of_index(case, body)
 
 
 # The language of filters and selections is too rich for a schema.
-VALID_QUERY = {"find": {"stars": {"gte": 1}}, "select": ["stars", "text"]}
+# An index that was made before may declare any type of a field.
+VALID_QUERY = {"find": {"stars": {"isNotNull": True}}, "select": ["stars", "text"]}
 
 sanitizers = {
     "readCollection": known_parameters("stars"),
     "readView": known_parameters("stars"),
     "runQuery": known_parameters("stars"),
     "store": storable_data,
+    "batch": valid_batch,
     "validateDocuments": storable_data,
     "list": valid_list,
     "createIndex": valid_index,

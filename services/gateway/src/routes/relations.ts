@@ -12,10 +12,10 @@ const relation = {
   child_field: fieldPathSchema.describe('The field that holds the reference'),
 };
 const example = {
-  parent_collection: 'people',
+  parent_collection: 'notes',
   parent_field: 'id',
   child_collection: 'notes',
-  child_field: 'author_id',
+  child_field: 'answers_id',
 };
 
 export const relationRoutes = [
