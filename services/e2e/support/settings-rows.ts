@@ -83,7 +83,7 @@ export const rows: Record<string, Row> = {
       const skills = await send(url, 'GET', `/api/skills/${app.appId}/skills.md`);
       expect(skills.text).toContain(`https://api.example.com/granary/list`);
       expect((await send(url, 'GET', '/docs')).text).toContain('URL=https://api.example.com/granary<');
-      expect(output()).toContain('curl https://api.example.com/granary/health');
+      expect(output()).toContain('public address, for clients elsewhere: https://api.example.com/granary\n');
     },
   },
   DEFAULT_READ: {
