@@ -336,8 +336,10 @@ describe.each(transports)('encrypted fields (%s)', (transport) => {
     const schema = { schema_definition: { fields: { contact: { type: 'object', index: true } } } };
     expect((await app.call('PUT', `${path}/collections/people`, schema)).status).toBe(409);
     const relation = {
-      ...{ parent_collection: 'people', parent_field: 'contact.email' },
-      ...{ child_collection: 'people', child_field: 'of' },
+      parent_collection: 'people',
+      parent_field: 'contact.email',
+      child_collection: 'people',
+      child_field: 'of',
     };
     expect((await app.call('POST', `${path}/relations`, relation)).status).toBe(409);
     expect((await encrypt({ field_name: 'contact.email' })).body.updated).toBe(true);

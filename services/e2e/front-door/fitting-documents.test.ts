@@ -128,8 +128,10 @@ describe.each(transports)('types of fields (%s)', (transport) => {
     test('by force leaves documents that can be patched in other fields, and mended', async () => {
       await app.store('films', [{ id: 'a', n: 5, title: 'Heat', at: { city: 'Oslo', zip: 1 } }]);
       const fields = {
-        ...{ n: { type: 'string' }, title: { type: 'string', required: true } },
-        ...{ at: { type: 'object' }, 'at.zip': { type: 'string' } },
+        n: { type: 'string' },
+        title: { type: 'string', required: true },
+        at: { type: 'object' },
+        'at.zip': { type: 'string' },
       };
       expect((await put(fields, { force: true })).body).toMatchObject({ unfit_documents: 1 });
       const patch = (change: object) => app.call<Refusal>('PATCH', `${path}/collections/films/documents/a`, change);
@@ -202,7 +204,11 @@ describe.each(transports)('types of fields (%s)', (transport) => {
         details: { count: 1, ids: ['f700'] },
       });
       const forced = await app.call<{ ticket_id: string }>('POST', `${path}/indexes`, {
-        ...{ name: 'x', collection: 'films', field_name: 'n', index_type: 'string', force: true },
+        name: 'x',
+        collection: 'films',
+        field_name: 'n',
+        index_type: 'string',
+        force: true,
       });
       expect(forced).toMatchObject({ status: 202, body: { unfit_documents: 1 } });
       expect((await app.ended(forced.body.ticket_id)).status).toBe('Completed');
@@ -216,8 +222,12 @@ describe.each(transports)('types of fields (%s)', (transport) => {
 
   describe('of the schema', () => {
     const fields = {
-      ...{ n: { type: 'number' }, s: { type: 'string' }, d: { type: 'date' }, b: { type: 'boolean' } },
-      ...{ a: { type: 'array' }, o: { type: 'object' } },
+      n: { type: 'number' },
+      s: { type: 'string' },
+      d: { type: 'date' },
+      b: { type: 'boolean' },
+      a: { type: 'array' },
+      o: { type: 'object' },
     };
     beforeEach(() => app.call('POST', `${path}/collections`, { name: 'films', schema_definition: { fields } }));
 

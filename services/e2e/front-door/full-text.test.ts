@@ -94,7 +94,10 @@ describe.each(transports)('full-text indexes (%s)', (transport) => {
     expect(await read('n.$search=dog')).toMatchObject({ status: 400, body: { code: 'FIELD_NOT_INDEXED' } });
     expect(await read('text.$search=lazy')).toMatchObject({ status: 200, body: { total: 1 } });
     await app.call('POST', `${path}/indexes`, {
-      ...{ name: 'plain', collection: 'posts', field_name: 'text', index_type: 'btree' },
+      name: 'plain',
+      collection: 'posts',
+      field_name: 'text',
+      index_type: 'btree',
     });
     expect(await read('text.$startsWith=A&text.$search=dog')).toMatchObject({ status: 200, body: { total: 1 } });
   });
@@ -135,7 +138,10 @@ describe.each(transports)('full-text indexes (%s)', (transport) => {
   test('are needed for a search, which says so', async () => {
     await app.store('posts', posts);
     await app.call('POST', `${path}/indexes`, {
-      ...{ name: 'plain', collection: 'posts', field_name: 'text', index_type: 'btree' },
+      name: 'plain',
+      collection: 'posts',
+      field_name: 'text',
+      index_type: 'btree',
     });
     const refused = await app.list('posts', { find: { text: { $search: 'dog' } } });
     expect(refused).toMatchObject({ status: 400, body: { code: 'FIELD_NOT_INDEXED' } });

@@ -36,12 +36,17 @@ describe.each(transports)('selected elements of arrays (%s)', (transport) => {
     expect(joined.body.records).toEqual(expected.map((self) => ({ id: self.id, self })));
 
     await app.call('POST', `/apps/${app.appId}/queries`, {
-      ...{ name: 'q', source_collection: 'films', base_query: { select, sort } },
+      name: 'q',
+      source_collection: 'films',
+      base_query: { select, sort },
     });
     expect((await open(`/api/queries/${app.appId}/q/data`)).body.records).toEqual(expected);
     for (const refresh_mode of ['lazy', 'live']) {
       const made = await app.call<{ ticket_id: string }>('POST', `/apps/${app.appId}/views`, {
-        ...{ name: refresh_mode, source_collections: ['films'], query: { select }, refresh_mode },
+        name: refresh_mode,
+        source_collections: ['films'],
+        query: { select },
+        refresh_mode,
       });
       expect((await app.ended(made.body.ticket_id)).status).toBe('Completed');
       const data = `/api/views/${app.appId}/${refresh_mode}/data?sort=id`;
@@ -52,7 +57,8 @@ describe.each(transports)('selected elements of arrays (%s)', (transport) => {
     const more = { id: '3', tags: ['p', 'q'] };
     await app.store('films', [more]);
     expect((await open(`/api/views/${app.appId}/live/data?sort=-id`)).body.records[0]).toEqual({
-      ...{ id: '3', tags: [null, 'q'] },
+      id: '3',
+      tags: [null, 'q'],
     });
   });
 });

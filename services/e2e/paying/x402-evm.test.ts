@@ -310,7 +310,8 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
       const body = { x402Version: 2, paymentPayload: payment, paymentRequirements: requirement };
       const answer = await send<{ success: boolean }>(granary.url, 'POST', '/x402/settle', { body, key: app.key });
       expect(answer.body).toMatchObject({
-        ...{ success: false, errorReason: 'invalid_payment_requirements' },
+        success: false,
+        errorReason: 'invalid_payment_requirements',
         errorMessage: 'payTo is the address of this service, which sells by its own quotes only',
       });
     }

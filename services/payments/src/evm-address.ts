@@ -4,8 +4,8 @@ import { keccak_256 } from '@noble/hashes/sha3';
 const pattern = /^0x[0-9a-fA-F]{40}$/;
 
 /**
- * Addresses with capitals that were right, in lower case. A payment names four, of which the asset and the recipient, twice, are
- * those of most others; a hash takes 5 us.
+ * Addresses with capitals that were right, in lower case. A payment names four, of which the asset and the recipient,
+ * twice, are those of most others; a hash takes 5 us.
  */
 const checked = new LRUCache<string, string>({ max: 1_000 });
 
@@ -23,7 +23,10 @@ export function readEvmAddress(text: string): string | undefined {
 
 const allCapitals = /^0x[0-9A-F]{40}$/;
 
-/** An address in capitals throughout, which are no checksum, in lower case; another text as it is. Settings may have both. */
+/**
+ * An address in capitals throughout, which are no checksum, in lower case; another text as it is. Settings may have
+ * both.
+ */
 export const lowerAllCapitals = (text: string): string => (allCapitals.test(text) ? text.toLowerCase() : text);
 
 function checksummed(lower: string): string {

@@ -50,8 +50,11 @@ function read(text: string): EvmAsset[] | undefined {
     const read = readEvmAddress(lowerAllCapitals(address!));
     if (read === undefined) return undefined;
     assets.push({
-      ...{ network: network!, chainId: BigInt(chainId!), address: read },
-      ...{ name: name!, version },
+      network: network!,
+      chainId: BigInt(chainId!),
+      address: read,
+      name: name!,
+      version,
     });
   }
   const keys = new Set(assets.map(assetKeyOf));

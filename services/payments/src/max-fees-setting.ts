@@ -1,8 +1,8 @@
 import { readAmounts } from './amounts-by-network';
 
-/** The most that a unit of gas may cost, in gwei, where no setting says otherwise, … */
+/** The most that a unit of gas may cost where no setting says otherwise, in gwei. */
 const usualMaxGwei = 20n;
-/** … and on networks with another price of gas, or whose money is worth less than ether. */
+/** The same on networks with another price of gas, or whose money is worth less than ether. */
 const usualMaxGweiOn: ReadonlyMap<string, bigint> = new Map([
   ['eip155:1', 100n],
   ['eip155:137', 2_000n],

@@ -45,7 +45,9 @@ function mixture(networks: readonly string[]): string | undefined {
 
 const networksOf = (addresses: readonly PaymentAddress[]): string[] => addresses.map(({ network }) => network);
 
-/** The same of X402_PAY_TO, before it is known which chain that of the wallets is. */
+/**
+ * Why payments to these addresses of X402_PAY_TO are not taken beside each other, whichever chain the wallets are on.
+ */
 export const mixedMoney = (addresses: readonly PaymentAddress[]): string | undefined =>
   mixture(networksOf(addresses).filter((network) => network !== ofWallets));
 

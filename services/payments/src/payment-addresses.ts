@@ -44,7 +44,10 @@ export function arePaymentAddresses(text: string): boolean {
   return addresses.filter(isOnCosmos).length <= 1 && addresses.every(isPaymentAddress);
 }
 
-/** Why the address on a network is mistyped, although it has the form of one: its capitals are not its checksum (EIP-55). */
+/**
+ * Why the address on a network is mistyped, although it has the form of one: its capitals are not its checksum
+ * (EIP-55).
+ */
 export function mistypedAddress(addresses: readonly PaymentAddress[]): string | undefined {
   const mistyped = addresses.find(
     ({ network, address }) => evmNetwork.test(network) && readEvmAddress(address) === undefined,

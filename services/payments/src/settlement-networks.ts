@@ -66,8 +66,8 @@ export interface Networks {
   evmSigners: Record<string, string[]>;
   checks: Record<string, Check>;
   /**
-   * Rejects with a StartError once the chain of the wallets turns out to be another one than that of the configuration, or
-   * one whose wallets cannot be credited for what is paid.
+   * Rejects with a StartError once the chain of the wallets turns out to be another one than that of the configuration,
+   * or one whose wallets cannot be credited for what is paid.
    */
   failed: Promise<never>;
   stop(): Promise<void>;
@@ -92,9 +92,10 @@ const memoBytesMax = 256;
 const sentWaitMsMax = 5_000;
 
 /**
- * Opens the networks of X402_PAY_TO, EVM_RPC_URLS and SOLANA_RPC_URLS, see also `openEvmNetworks` and `openSolanaNetworks`. Throws a
- * ConfigError for one of these on which payments cannot be settled: what is paid there could not be collected. Which chain that of the
- * wallets is, is known once finance answers, which starts later: see `failed`.
+ * Opens the networks of X402_PAY_TO, EVM_RPC_URLS and SOLANA_RPC_URLS, see also `openEvmNetworks` and
+ * `openSolanaNetworks`. Throws a ConfigError for one of these on which payments cannot be settled: what is paid there
+ * could not be collected. Which chain that of the wallets is, is known once finance answers, which starts later: see
+ * `failed`.
  */
 export async function openNetworks(options: NetworkOptions): Promise<Networks> {
   const { config, pool, log, now, chain, everyMs } = options;
@@ -209,9 +210,14 @@ async function openEvm(
   if (urls.has(playMoneyNetwork)) throw wrong(`EVM_RPC_URLS: ${playMoneyNetwork} is the simulated network`);
   const { openEvmNetworks } = await import('@granary/payments/evm-rpc/open-evm-networks');
   return openEvmNetworks(pool, log, {
-    ...{ urls, keyFile: config.X402_KEY_FILE!, timeoutMs: config.EVM_RPC_TIMEOUT_MS, everyMs },
-    ...{ depthBlocks: config.EVM_DEPTH_BLOCKS, replaceAfterMs: config.EVM_REPLACE_AFTER_MS },
-    ...{ waitMs: config.X402_SETTLE_WAIT_MS, maxFeeOn: (network) => maxFeeOn(network, config.EVM_MAX_FEE_GWEI) },
+    urls,
+    keyFile: config.X402_KEY_FILE!,
+    timeoutMs: config.EVM_RPC_TIMEOUT_MS,
+    everyMs,
+    depthBlocks: config.EVM_DEPTH_BLOCKS,
+    replaceAfterMs: config.EVM_REPLACE_AFTER_MS,
+    waitMs: config.X402_SETTLE_WAIT_MS,
+    maxFeeOn: (network) => maxFeeOn(network, config.EVM_MAX_FEE_GWEI),
   });
 }
 

@@ -54,7 +54,9 @@ export function invalid(message: string, fields: FieldMessages = {}, reason = 'V
   return new ServiceError('INVALID_ARGUMENT', reason, withFirstDetail(message, fields), { details: fields });
 }
 
-/** Characters of a path or a message in a sentence: names in them are the caller's, and may be as long as the request. */
+/**
+ * Characters of a path or a message in a sentence: names in them are the caller's, and may be as long as the request.
+ */
 const pathLengthMax = 200;
 const messageLengthMax = 500;
 

@@ -19,8 +19,8 @@ export const indexNameRule = 'must be 1 to 200 printable characters, and not . o
 export const publishedIndexNamePattern = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]{1,200}$';
 
 /**
- * Whether a text is a dot segment (RFC 3986, 3.3): browsers and other clients resolve it in a path, percent-encoded too, so
- * that `documents/%2E%2E` becomes the address of the collection.
+ * Whether a text is a dot segment (RFC 3986, 3.3): browsers and other clients resolve it in a path, percent-encoded
+ * too, so that `documents/%2E%2E` becomes the address of the collection.
  */
 export const isDotSegment = (text: string): boolean => text === '.' || text === '..';
 /** The rule that refuses a dot segment, for messages. */

@@ -21,11 +21,14 @@ export function nearestName(name: string, candidates: Iterable<string>): string 
   return nearest;
 }
 
+/** The end of a message about a misspelt name, which continues its sentence; empty where no name is near. */
+export const suggestion = (near: string | undefined): string => (near === undefined ? '' : `: did you mean ${near}?`);
+
 const foldCase = (name: string): string => name.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 
 /**
- * The Damerau–Levenshtein distance: insertions, deletions, substitutions and transpositions of neighbours. A distance above
- * `limit` is given as any number above it, for only what can stay within it is computed.
+ * The Damerau–Levenshtein distance: insertions, deletions, substitutions and transpositions of neighbours. For a
+ * distance above `limit` the result is some number above it, because only what can stay within it is computed.
  */
 export function editDistance(from: string, to: string, limit: number): number {
   if (Math.abs(from.length - to.length) > limit) return limit + 1;

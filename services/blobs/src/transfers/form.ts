@@ -186,8 +186,9 @@ function openForm(request: IncomingMessage): Form {
 }
 
 /**
- * Busboy reads the headers of parts as UTF-8, and replaces each byte that is not, so a name in Latin-1 would be lost. Before
- * it reads them they become UTF-8. It has no option for that, and keeps its parser in a member that it does not declare.
+ * Busboy reads the headers of parts as UTF-8, and replaces each byte that is not, so a name in Latin-1 would be lost.
+ * Before it reads them they become UTF-8. It has no option for that, and keeps its parser in a member that it does not
+ * declare.
  */
 function readPartHeadersAsText(form: Form): void {
   const { parser } = (form as unknown as { _parser: { parser: EventEmitter } })._parser;

@@ -14,7 +14,7 @@ import { message } from '@granary/shared/rpc/types';
 import { newId, newSecret } from '@granary/shared/ids';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { listPage } from '../listings/listing';
 import { findApp, type App } from '../catalog/app';
 import { withAppLockOnce } from '../catalog/app-lock';
@@ -57,7 +57,7 @@ export async function issueKey(
         values (${newId('key_')}, ${app.number}, ${definition.name}, ${hashKey(secret)}, ${secret.slice(-4)},
                 ${definition.permissions}, ${definition.payLimits === undefined ? null : JSON.stringify(definition.payLimits)}, ${at})`,
   );
-  return { key: (await findKey(tx, app, definition.name))!, secret };
+  return { key: (await findKey(tx, app, ofName(definition.name)))!, secret };
 }
 
 interface KeyRow {
@@ -91,21 +91,25 @@ function toKey(found: KeyRow): Key {
   });
 }
 
-/** The key of a name that is not revoked, if there is one. */
-async function findKey(db: Queryable, app: Pick<App, 'number'>, name: string): Promise<Key | undefined> {
-  const found = await row<KeyRow>(
+/** Finds a key of an app that is not revoked; `which` is a condition on app_key k. Undefined where there is none. */
+async function findKey(db: Queryable, app: Pick<App, 'number'>, which: Sql): Promise<Key | undefined> {
+  const key = await row<KeyRow>(
     db,
     sql`select ${columns} from app_key k join application a on a.number = k.app_number
-        where k.app_number = ${app.number} and k.name = ${name} and k.revoked_at is null`,
+        where k.app_number = ${app.number} and k.revoked_at is null and ${which}`,
   );
-  return found && toKey(found);
+  return key && toKey(key);
 }
 
-/** Creates a key with a name that no key of the app has. Throws ALREADY_EXISTS, LIMIT_EXCEEDED and VALIDATION_FAILED. */
+const ofName = (name: string): Sql => sql`k.name = ${name}`;
+
+/**
+ * Creates a key with a name that no key of the app has. Throws ALREADY_EXISTS, LIMIT_EXCEEDED and VALIDATION_FAILED.
+ */
 export async function createKey(pool: Pool, request: CreateKeyRequest): Promise<IssuedKey> {
   requirePermissions(request.permissions);
   const change = async (tx: Connection, app: App): Promise<IssuedKey> => {
-    const present = await findKey(tx, app, request.name);
+    const present = await findKey(tx, app, ofName(request.name));
     if (present) throw conflict(ALREADY_EXISTS, `A key with the name ${request.name} already exists`);
     await requireKeyPlace(tx, app, request.name);
     return issueKey(tx, app, {
@@ -118,13 +122,13 @@ export async function createKey(pool: Pool, request: CreateKeyRequest): Promise<
 }
 
 /**
- * Replaces the key of a name, or creates the first one: the commit of the new one revokes the old one. Throws LAST_ADMIN_KEY,
- * LIMIT_EXCEEDED and VALIDATION_FAILED.
+ * Replaces the key of a name, or creates the first one: the commit of the new one revokes the old one. Throws
+ * LAST_ADMIN_KEY, LIMIT_EXCEEDED and VALIDATION_FAILED.
  */
 export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
   if (!request.keepOmitted || request.permissions.length > 0) requirePermissions(request.permissions);
   const change = async (tx: Connection, app: App): Promise<IssuedKey> => {
-    const present = await findKey(tx, app, request.name);
+    const present = await findKey(tx, app, ofName(request.name));
     await requireKeyPlace(tx, app, request.name);
     const definition = definitionOf(request, present);
     if (request.keepAdmin && present && !definition.permissions.includes('Admin')) {
@@ -135,7 +139,7 @@ export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): 
   return withAppLockOnce(pool, request, change, withoutSecret);
 }
 
-/** What the request says, completed by the key that it replaces. Throws VALIDATION_FAILED for a new key without permissions. */
+/** Completes a request by the key that it replaces. Throws VALIDATION_FAILED for a new key without permissions. */
 function definitionOf(request: RegenerateKeyRequest, present: Key | undefined): KeyDefinition {
   const replaced = request.keepOmitted ? present : undefined;
   const chosen = request.permissions.length > 0 ? request.permissions : replaced?.permissions;
@@ -194,14 +198,10 @@ export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKe
 /** Throws KEY_NOT_FOUND and LAST_ADMIN_KEY. */
 export function revokeKey(pool: Pool, request: RevokeKeyRequest): Promise<RevokeKeyResponse> {
   return withAppLockOnce<RevokeKeyResponse>(pool, request, async (tx, app) => {
-    const present = await row<KeyRow>(
-      tx,
-      sql`select ${columns} from app_key k join application a on a.number = k.app_number
-          where k.app_number = ${app.number} and k.key_id = ${request.keyId} and k.revoked_at is null`,
-    );
+    const present = await findKey(tx, app, sql`k.key_id = ${request.keyId}`);
     if (!present) throw notFound(KEY_NOT_FOUND, 'There is no such key');
-    if (request.keepAdmin) await requireOtherAdmin(tx, app, toKey(present));
-    await execute(tx, sql`update app_key set revoked_at = now() where key_id = ${present.key_id}`);
+    if (request.keepAdmin) await requireOtherAdmin(tx, app, present);
+    await execute(tx, sql`update app_key set revoked_at = now() where key_id = ${present.keyId}`);
     return {};
   });
 }

@@ -106,10 +106,12 @@ export const toIndexDefinition = (index: IndexRow, fields: ReadonlyMap<bigint, I
   keys: index.field_numbers.map((number) => fields.get(BigInt(number))!),
 });
 
-const isFieldType = (text: string): text is FieldType => ['string', 'number', 'boolean', 'date'].includes(text);
+/** The types of fields that are types of indexes too. */
+type DeclaredType = 'string' | 'number' | 'boolean' | 'date';
+const isFieldType = (text: string): text is DeclaredType => ['string', 'number', 'boolean', 'date'].includes(text);
 
 /** The type of the values that an index is over, where its own type says so. */
-export function declaredFieldType(declaredType: string): FieldType | undefined {
+export function declaredFieldType(declaredType: string): DeclaredType | undefined {
   if (declaredType === 'price') return 'number';
   return isFieldType(declaredType) ? declaredType : undefined;
 }
@@ -119,8 +121,9 @@ export const indexedType = (declaredType: string, schema: FieldTypes | undefined
   declaredFieldType(declaredType) ?? schemaType(schema, fieldName);
 
 /**
- * What the schema says about a field over which an index of another type would find nothing; undefined where the two agree,
- * and where either of them says nothing. An index of the type btree, hash or composite takes its types from the schema.
+ * Returns the schema's type of a field over which an index of another type would find nothing; undefined where the two
+ * agree, and where either of them says nothing. An index of the type btree, hash or composite takes its types from the
+ * schema.
  */
 export function contradictedType(
   declaredType: string,

@@ -190,9 +190,12 @@ function parseEnum(
 export const hasSameType = (one: FieldRule, other: FieldRule): boolean =>
   one.type === other.type && one.isDay === other.isDay;
 
-/** A rule of the type alone, which null and what is missing fit. */
-export const ofTypeAlone = (rule: FieldRule): FieldRule => ({
-  ...rule,
+/** A rule that asks for a type and nothing else. Null, and a field that is missing, fit it. */
+export const ruleOfType = (type: SchemaType, isOfDays = false): FieldRule => ({
+  type,
+  isDay: isOfDays,
+  index: false,
+  unique: false,
   required: false,
   defaultText: undefined,
   min: undefined,
@@ -254,7 +257,7 @@ function hasType(rule: Pick<FieldRule, 'type' | 'isDay'>, value: JsonValue): boo
 
 const isDateOf = (rule: Pick<FieldRule, 'isDay'>, text: string): boolean => (rule.isDay ? isDay(text) : isTimed(text));
 
-/** What a value of a type is, as messages say it. */
+/** Names the values of a type in messages, after `must be`. */
 function typeText({ type, isDay: isOfDays }: Pick<FieldRule, 'type' | 'isDay'>): string {
   switch (type) {
     case 'date':

@@ -17,7 +17,7 @@ import { COLLECTION_NOT_FOUND, requireCollection, type CollectionRef, type ReadA
 import { contradictedType } from '../catalog/index-definition';
 import { enqueueJob } from '../jobs/queue';
 import { listPage } from '../listings/listing';
-import { hasSameType, ofTypeAlone, parseSchema, type Schema } from '../catalog/schema';
+import { hasSameType, parseSchema, ruleOfType, type Schema } from '../catalog/schema';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { usageColumns, usageEvent, type UsageRow } from '../usage/event';
 import { priceText, storedPrice } from '../catalog/read-price';
@@ -130,9 +130,10 @@ export async function listCollections(pool: Pool, request: ListRequest): Promise
 }
 
 /**
- * Changes what is given. Where a field gets another type, documents that are there already must have it, unless the change
- * is forced; they are not checked against the other rules of a new schema. Throws DOCUMENTS_DO_NOT_FIT, VALIDATION_FAILED
- * for a type that contradicts an index, FORBIDDEN when what is private would become public and the caller may not publish.
+ * Changes what the request names. Where a field gets another type, documents that are there already must have it,
+ * unless the change is forced; they are not checked against the other rules of a new schema. Throws
+ * DOCUMENTS_DO_NOT_FIT, VALIDATION_FAILED for a type that contradicts an index, FORBIDDEN when what is private would
+ * become public and the caller may not publish.
  */
 export async function updateCollection(
   pool: Pool,
@@ -158,7 +159,7 @@ const changedTypes = ({ schema: before }: CollectionRef, schema: Schema): Wanted
   [...schema.fields].flatMap(([name, rule]) => {
     const known = before?.fields.get(name);
     const isSame = known !== undefined && hasSameType(known, rule);
-    return isSame ? [] : [{ name, rule: ofTypeAlone(rule), allowsContainers: false }];
+    return isSame ? [] : [{ name, rule: ruleOfType(rule.type, rule.isDay), allowsContainers: false }];
   });
 
 function changeCollection(

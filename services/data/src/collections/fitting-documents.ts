@@ -1,19 +1,16 @@
 import { runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
 import { conflict, ServiceError, unavailable } from '@granary/shared/errors';
-import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
-import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
+import { row, type Queryable } from '@granary/shared/postgres/pool';
+import { empty, sql } from '@granary/shared/postgres/sql';
 import type { Call } from '@granary/shared/rpc/types';
 import type { App } from '../catalog/app';
 import { findCollection, type CollectionRef } from '../catalog/collection';
-import { documentsTable } from '../catalog/table-names';
 import { commitsTable } from '../commit/commit-log';
 import { misfitFinder, type FindMisfit, type WantedType } from '../documents/misfits';
+import { batchRows, documentBatch, type StoredDocument } from '../tables/document-batch';
 
 export const DOCUMENTS_DO_NOT_FIT = 'DOCUMENTS_DO_NOT_FIT';
 
-/** Documents that one statement reads: fewer where they are large. */
-const batchRows = 1_000;
-const batchBytes = 8 * 1024 * 1024;
 /** Ids that a refusal shows. */
 const idsMax = 5;
 /** How often a check follows the writes that were committed meanwhile, before the rest is checked under the lock. */
@@ -23,26 +20,26 @@ const attemptsMax = 3;
 /** How long documents are counted for a change that is made whatever their number is. */
 const countingMs = 3_000;
 
-/** Present documents whose values have not the type that they are to have. */
+/** The present documents whose values do not have the wanted types. */
 export interface Misfits {
   count: number;
-  /** Of the first of them. */
+  /** The ids of the first ones. */
   ids: string[];
   fields: Set<string>;
 }
 
-/** What a change of types wants to know of the documents. */
+/** The types that a change wants stored documents to have. */
 export interface FitQuestion {
   collection: string;
-  /** What the change wants of a collection as it is: no types where it need not be checked. */
+  /** The types that the change wants of a collection as it is; none where nothing need be checked. */
   wantedOf: (collection: CollectionRef) => readonly WantedType[];
   /** Whether the change is made although documents do not fit. */
   isForced: boolean;
 }
 
-/** What a check has found before the lock. */
+/** The outcome of a check before the lock. */
 interface Checked {
-  /** What was checked: under the lock it must still be what the change wants. */
+  /** The collection and the types that were checked. Under the lock the change must still want these. */
   subject: string;
   /** The commit up to which it holds. */
   height: bigint;
@@ -60,9 +57,10 @@ class OutdatedCheckError extends ServiceError {
 export type AssertFit = (tx: Queryable, collection: CollectionRef) => Promise<number>;
 
 /**
- * Makes a change for which the stored documents are to have certain types. All of them are read in batches without a lock,
- * so that no writer waits; under the lock of the app `change` calls its argument, which reads only those that were written
- * since. A forced change only counts them, for three seconds at most. Throws DOCUMENTS_DO_NOT_FIT and what `change` throws.
+ * Makes a change for which the stored documents are to have certain types. All of them are read in batches without a
+ * lock, so that no writer waits; under the lock of the app `change` calls its argument, which reads only those that
+ * were written since. A forced change only counts them, for three seconds at most. Throws DOCUMENTS_DO_NOT_FIT and what
+ * `change` throws.
  */
 export async function changeTypes<T>(
   db: Queryable,
@@ -158,7 +156,7 @@ async function collect(
   let last = '';
   let read = 0;
   while (goesOn()) {
-    const batch = await rows<StoredText>(db, nextBatch(collection, written, last));
+    const batch = await documentBatch(db, collection, last, sql`and not deleted ${written}`);
     if (batch.length === 0) break;
     await runSliced(judgeSteps(batch, find, misfits));
     last = batch.at(-1)!.id;
@@ -167,20 +165,8 @@ async function collect(
   return read;
 }
 
-interface StoredText {
-  id: string;
-  body: string;
-}
-
-const nextBatch = (collection: CollectionRef, written: Sql, last: string): Sql =>
-  sql`select id, body
-      from (select *, sum(octet_length(body)) over (order by id) - octet_length(body) as bytes_before
-            from (select id, body from ${documentsTable(collection)} where id > ${last} and not deleted ${written}
-                  order by id limit ${batchRows}) batch) sized
-      where bytes_before < ${batchBytes} order by id`;
-
 /** Yields after each document. */
-function* judgeSteps(batch: readonly StoredText[], find: FindMisfit, misfits: Misfits): Task<void> {
+function* judgeSteps(batch: readonly StoredDocument[], find: FindMisfit, misfits: Misfits): Task<void> {
   for (const { id, body } of batch) {
     const field = find(Buffer.from(body));
     if (field !== undefined) {

@@ -8,14 +8,15 @@ export const INDEX_IN_USE = 'INDEX_IN_USE';
 /** The names of the predefined queries that would lose an index, some of them where there are many. */
 export type QueriesNeeding = (tx: Connection, collection: CollectionRef, index: IndexDefinition) => Promise<string[]>;
 
-/** What needs an index: its place in `details.used_by`, and how the sentence names it. */
+/** Something that needs an index, as `details.used_by` and as the sentence names it. */
 interface Need {
   usedBy: string;
   sentence: string;
 }
 
 /**
- * Refuses the deletion of an index that the schema declares, or by which a predefined query finds or sorts its records. Throws INDEX_IN_USE with a sentence that names them, and `details.used_by`.
+ * Refuses the deletion of an index that the schema declares, or by which a predefined query finds or sorts its records.
+ * Throws INDEX_IN_USE with a sentence that names them, and `details.used_by`.
  */
 export async function assertUnneeded(
   tx: Connection,
@@ -36,7 +37,7 @@ export async function assertUnneeded(
   });
 }
 
-/** What the schema says about the field of an index that it has made; undefined for any other index. */
+/** Names the member of the schema that has made an index; undefined for any other index. */
 function declaredBy({ name, schema }: CollectionRef, index: IndexDefinition): string | undefined {
   const [field] = index.fields;
   const rule = index.name === schemaIndexName(name, field!) ? schema?.fields.get(field!) : undefined;

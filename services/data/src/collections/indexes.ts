@@ -23,7 +23,7 @@ import {
   isSearchIndex,
   type IndexDefinition,
 } from '../catalog/index-definition';
-import { parseSchema } from '../catalog/schema';
+import { ruleOfType } from '../catalog/schema';
 import type { WantedType } from '../documents/misfits';
 import type { NewDataKey } from '../keys/data-keys';
 import { changeTypes, type AssertFit } from './fitting-documents';
@@ -78,9 +78,8 @@ interface IndexSettings {
 function coveredTypes({ fieldName, type }: NewIndex): WantedType[] {
   const fieldType = declaredFieldType(type);
   if (fieldType === undefined) return [];
-  const { fields } = parseSchema(JSON.stringify({ fields: { value: { type: fieldType } } }));
   // Published clients give fields of objects and arrays an index of the type string.
-  return [{ name: fieldName, rule: fields.get('value')!, allowsContainers: fieldType === 'string' }];
+  return [{ name: fieldName, rule: ruleOfType(fieldType), allowsContainers: fieldType === 'string' }];
 }
 
 function makeIndex(
@@ -134,7 +133,7 @@ function makeIndex(
   });
 }
 
-/** What the caller should know of a collection that did not exist: that its name may be misspelt. */
+/** Warns that the name of a collection that was created may be misspelt. */
 async function creationWarnings(tx: Connection, app: App, { name }: CollectionRef): Promise<string[]> {
   const near = await nearCollection(tx, app, name);
   return near === undefined ? [] : [`There was no collection ${name}, so it was created${didYouMean(near)}`];

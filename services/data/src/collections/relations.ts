@@ -18,8 +18,9 @@ import { assertNotEncrypted } from '../tables/encrypted-field';
 import { addIndex, noPrices } from '../tables/define-index';
 
 /**
- * Has both fields of a relation indexed, so that a join looks its records up. A relation is not kept by itself: the same
- * one again finds its indexes and makes none. Throws VALIDATION_FAILED, COLLECTION_NOT_FOUND with the name that is near.
+ * Has both fields of a relation indexed, so that a join looks its records up. A relation is not kept by itself: the
+ * same one again finds its indexes and makes none. Throws VALIDATION_FAILED, COLLECTION_NOT_FOUND with the name that is
+ * near.
  */
 export async function createRelation(pool: Pool, request: CreateRelationRequest): Promise<CreateRelationResponse> {
   const problems = { ...problemsOf('parent', request.parent!), ...problemsOf('child', request.child!) };

@@ -166,7 +166,10 @@ function prepareSingle(reader: JsonReader, rules: DocumentRules): PreparedDocume
   return prepared;
 }
 
-/** Throws VALIDATION_FAILED for an id that cannot be the last segment of an address; `path` is where the document stands. */
+/**
+ * Throws VALIDATION_FAILED for an id that cannot be the last segment of an address; `path` is where the document
+ * stands.
+ */
 export function requireAddressable({ id }: { id: string | null }, path: string): void {
   if (id === null || !isDotSegment(id)) return;
   throw invalid('The id is not valid', { [joinPath(path, 'id')]: [dotSegmentRule] });
@@ -204,7 +207,10 @@ export interface DocumentSource {
   path?: string;
   /** Where its keys are appended. */
   keys?: OrderedKeys | undefined;
-  /** The patch that made it of a stored document: what it does not name is not judged, unless it is required and missing. */
+  /**
+   * The patch that made it of a stored document: what it does not name is not judged, unless it is required and
+   * missing.
+   */
   patch?: MergePatch | undefined;
 }
 

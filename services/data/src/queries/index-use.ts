@@ -20,8 +20,8 @@ interface QueryRow {
 }
 
 /**
- * The names of the predefined queries, in any version, that find or sort documents of a collection by an index and that no
- * other index of the collection would serve as well. Ten at most.
+ * The names of the predefined queries, in any version, that find or sort documents of a collection by an index and that
+ * no other index of the collection would serve as well. Ten at most.
  */
 export async function queriesNeeding(
   db: Queryable,

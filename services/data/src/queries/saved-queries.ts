@@ -18,7 +18,7 @@ import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { noSuchCollection } from '../catalog/near-collection';
 import { invalidQuery, overLimit } from '../query/language/query-error';
 import { assertOperands } from '../query/plan/operands';
-import { documentsRelation } from '../query/plan/relation';
+import { documentsRelation, presentDocuments } from '../query/plan/relation';
 import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
@@ -69,7 +69,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     await resolveReferences(tx, app.appId, and(find, ...allJoins(joins).map((join) => join.find)));
     const source = await findCollection(tx, app, sourceCollection);
     if (!source) throw await noSuchCollection(tx, app, sourceCollection);
-    assertOperands(documentsRelation(source, { includeHistory: false, includeDeleted: false }), find);
+    assertOperands(documentsRelation(source, presentDocuments), find);
     const joined = await joinedCollections(tx, app, joins);
     const isPublished = request.readAccess === 'public';
     const showsPrivate = isPublished && source.readAccess === 'private';

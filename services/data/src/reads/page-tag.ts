@@ -10,7 +10,7 @@ import { collectionState } from '../catalog/collection-state';
 import { TextsReader } from '../query/execute/texts-reader';
 import { readPage, type ReadOptions } from '../query/execute/read-page';
 import type { AppDatabases } from '../query/execute/read-scheduler';
-import { documentsRelation } from '../query/plan/relation';
+import { documentsRelation, presentDocuments } from '../query/plan/relation';
 import type { ReadContext } from './read-context';
 
 /** What a page shows, as it was looked up before the page is read. */
@@ -112,8 +112,7 @@ const noPage = Buffer.alloc(0);
 /** Of sources without a view. */
 export const noView = { viewState: '' } as const;
 
-/** The documents that public pages show, and the same for pages that tell their state. */
-export const presentDocuments = { includeHistory: false, includeDeleted: false } as const;
+/** The documents that public pages show, for pages that tell their state. */
 export const statedDocuments = { ...presentDocuments, withState: true } as const;
 
 /** A page with the counters of a collection, which was looked up for it: its state is that of the counters. */

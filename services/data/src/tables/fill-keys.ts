@@ -1,4 +1,4 @@
-import { execute, rows, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, type Queryable } from '@granary/shared/postgres/pool';
 import { join, Sql, sql } from '@granary/shared/postgres/sql';
 import { documentsTable, keyColumn, searchColumn, uniqueColumn } from '../catalog/table-names';
 import { appendStoredKeys, keyArrays } from '../documents/keys';
@@ -7,10 +7,8 @@ import { compileRules, type DocumentRules } from '../documents/rules';
 import { isSearchIndex, type IndexDefinition } from '../catalog/index-definition';
 import { OrderedKeys } from '../values/ordered-key';
 import type { Report } from '../jobs/queue';
+import { documentBatch, type StoredDocument } from './document-batch';
 
-/** Rows that one transaction of a build reads and fills: fewer where they are large. */
-const fillBatchRows = 1_000;
-const fillBatchBytes = 8 * 1024 * 1024;
 const vacuumEveryBatches = 10;
 /**
  * Fills the columns of an index for the rows that writers have not filled since: in batches by id, each update only
@@ -31,13 +29,7 @@ export async function fillKeys(
   let done = 0;
   let batches = 0;
   for (;;) {
-    const batch = await rows<StoredRow>(
-      db,
-      sql`select id, body, version
-          from (select *, sum(octet_length(body)) over (order by id) - octet_length(body) as bytes_before
-                from (select id, body, version from ${table} where id > ${last} order by id limit ${fillBatchRows}) batch) sized
-          where bytes_before < ${fillBatchBytes} order by id`,
-    );
+    const batch = await documentBatch(db, collection, last);
     if (batch.length === 0) return;
     await update(fillingBatch(table, index, rules, batch));
     last = batch.at(-1)!.id;
@@ -49,14 +41,8 @@ export async function fillKeys(
   }
 }
 
-interface StoredRow {
-  id: string;
-  body: string;
-  version: bigint;
-}
-
 /** Writes the keys, unique values and full texts of rows that are still as they were read, where they differ. */
-function fillingBatch(table: Sql, index: IndexDefinition, rules: DocumentRules, batch: readonly StoredRow[]): Sql {
+function fillingBatch(table: Sql, index: IndexDefinition, rules: DocumentRules, batch: readonly StoredDocument[]): Sql {
   const keys = new OrderedKeys(batch.length * index.keys.length * 32);
   const filled = batch.map(({ body }) => {
     const keysStart = keys.length;

@@ -1,6 +1,6 @@
 /**
- * How the scalar of an indexed field is keyed, and how text from a URL is read for it; `any` where nothing is declared. A
- * `day` is a date without a time, an `integer` a number without a fraction: they compare as dates and numbers do.
+ * How the scalar of an indexed field is keyed, and how text from a URL is read for it; `any` where nothing is declared.
+ * A `day` is a date without a time, an `integer` a number without a fraction: they compare as dates and numbers do.
  */
 export type FieldType = 'any' | 'string' | 'number' | 'integer' | 'boolean' | 'date' | 'day';
 

@@ -1,7 +1,7 @@
 /**
  * Instants: RFC 3339 with an offset and any number of decimals, or a day (`2024-01-01`), which is its first instant in
- * UTC. Six decimals count, as in Postgres; second 60 is no instant. `instant_of()` in the migrations reads the same texts
- * in SQL.
+ * UTC. Six decimals count, as in Postgres; second 60 is no instant. `instant_of()` in the migrations reads the same
+ * texts in SQL.
  */
 
 const ZERO = 0x30;
@@ -56,8 +56,8 @@ function offsetSeconds(bytes: Buffer, at: number, end: number): number {
 }
 
 /**
- * The whole seconds since the epoch of an instant or a day that stands from `start` up to, without it, `end`; NaN for any
- * other text.
+ * The whole seconds since the epoch of an instant or a day that stands from `start` up to, without it, `end`; NaN for
+ * any other text.
  */
 export function instantSeconds(bytes: Buffer, start: number, end: number): number {
   if (end - start < dayEnd || bytes[start + 4] !== 0x2d || bytes[start + 7] !== 0x2d) return NaN;

@@ -11,9 +11,9 @@ import { enqueueRefresh } from './views';
 import { rebuildKeys } from '../tables/define-index';
 
 /**
- * The job that an upgrade leaves for each app: documents whose texts have become instants (migrations/0023_instants.sql)
- * still have the keys of texts. Collection by collection, the indexes over such documents are built again, and so are
- * the live views that count them.
+ * The job that an upgrade leaves for each app: documents whose texts have become instants
+ * (migrations/0023_instants.sql) still have the keys of texts. Collection by collection, the indexes over such
+ * documents are built again, and so are the live views that count them.
  */
 export async function renewInstantsJob(
   { pool, stopping }: JobContext,

@@ -18,7 +18,7 @@ import {
 } from '../commit/write';
 import { runToCompletion, type Task } from '@granary/shared/concurrency/time-slicing';
 import type { IdempotencyKey } from '@granary/shared/idempotency/key';
-import { documentsRelation } from '../query/plan/relation';
+import { documentsRelation, presentDocuments } from '../query/plan/relation';
 import { storedFilter } from '../query/execute/encrypted-read';
 import { prepareDocumentOf, type PreparedDocument } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
@@ -208,8 +208,6 @@ const nextVersion = (latest: PresentDocument | undefined): NewVersion => ({
   created: latest?.deleted ?? true,
 });
 
-const presentOnly = { includeHistory: false, includeDeleted: false };
-
 /** A changed document, ready to be written, and the state that it was made of. */
 interface PreparedChange {
   document: PreparedDocument;
@@ -227,7 +225,7 @@ function prepareChange(
   if (refusal) throw refusal;
   const collection = collections.get(change.collection);
   // A change that is refused by its condition says whether that holds.
-  if (condition && collection) storedFilter(documentsRelation(collection, presentOnly), condition, mayReadPrivate);
+  if (condition && collection) storedFilter(documentsRelation(collection, presentDocuments), condition, mayReadPrivate);
   if (!collection && (kind === 'merge' || kind === 'delete')) {
     throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${change.collection}`);
   }

@@ -6,8 +6,8 @@ import { prepareBody } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 
 /**
- * Says whether documents would be stored, without storing them, as JSON: `valid`, `errors`, a list of sentences, which the
- * published client shows, and `details`, the messages of each path.
+ * Says whether documents would be stored, without storing them, as JSON: `valid`, `errors`, a list of sentences, which
+ * the published client shows, and `details`, the messages of each path.
  */
 export async function validateDocuments(pool: Pool, request: ValidateDocumentsRequest): Promise<Buffer> {
   const collection = await requireCollection(pool, request.appId, request.collection);

@@ -5,8 +5,8 @@ import { dateFields } from './query-values';
 const byValue = new Set(['is', 'isNot', 'in', 'notIn', '<', '<=', '>', '>=', 'between']);
 
 /**
- * Whether a filter compares a date with what is no instant, so that it is refused. A date of a schema is not compared with
- * days either, unless `takesDays`.
+ * Whether a filter compares a date with what is no instant, so that it is refused. A date of a schema is not compared
+ * with days either, unless `takesDays`.
  */
 export function isRefused(meaning: Meaning, takesDays = false): boolean {
   if ('all' in meaning) return meaning.all.some((part) => isRefused(part, takesDays));

@@ -222,8 +222,8 @@ function copy(from: IncomingMessage, names: readonly string[]): ProxyHeaders {
 }
 
 /**
- * A JSON text in ASCII: other characters become escapes. Node encodes headers as UTF-8 that it sends with an `Expect`, so any
- * other character would arrive as two.
+ * A JSON text in ASCII: other characters become escapes. Node encodes headers as UTF-8 that it sends with an `Expect`,
+ * so any other character would arrive as two.
  */
 function asciiJson(text: string): string {
   // An escape is passed over as a whole, so that what is no JSON, a backslash before such a character, remains none.

@@ -61,7 +61,7 @@ export function uploadBlob(context: GatewayContext, request: RouteRequest<Path, 
   });
 }
 
-/** What curl says of `--data-binary` by itself: it would become the type of an image, which browsers then do not show. */
+/** curl gives `--data-binary` this type by itself; stored with an image, it would keep browsers from showing it. */
 const typeOfForm = () =>
   new ServiceError(
     'INVALID_ARGUMENT',

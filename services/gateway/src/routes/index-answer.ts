@@ -12,7 +12,7 @@ import {
   unfitDocumentsSchema,
 } from '../validation/schemas';
 
-/** What both routes that create an index answer. */
+/** The answers of both routes that create an index. */
 export const indexAnswers = {
   200: {
     description: 'There is one with the same definition already; it has the prices that were given',

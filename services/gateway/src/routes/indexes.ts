@@ -154,8 +154,8 @@ export const indexRoutes = [
     id: 'deleteIndex',
     summary: 'Delete an index',
     description:
-      'A build under way is cancelled. An index that the schema declares, that has a `read_price_config`, or by which a ' +
-      'predefined query finds or sorts its records, is needed and stays.',
+      'A build under way is cancelled. An index that the schema declares, or by which a predefined query finds or sorts its ' +
+      'records, is needed and stays.',
     tag,
     auth: admin,
     headers: idempotencyHeader,

@@ -134,7 +134,7 @@ const historyResponses = {
   },
 };
 
-/** What of a history is asked for; null and absent are the defaults. */
+/** The part of a history that a request names; null and absent are the defaults. */
 interface HistoryPage {
   limit?: number | null | undefined;
   offset?: number | null | undefined;

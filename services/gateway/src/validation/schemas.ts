@@ -112,7 +112,7 @@ export const createdCollectionSchema = z
   .optional()
   .describe('The collection that the request made, for there was none of its name');
 
-/** What the answer to a forced change says of the documents that do not fit it. */
+/** The documents that do not fit, in the answer to a forced change. */
 export const unfitDocumentsSchema = z
   .int()
   .optional()

@@ -14,8 +14,8 @@ export interface TransactionContent extends Fees {
 }
 
 /**
- * What a transaction offers for a unit of gas, at most as much as may be paid for it; undefined where the next block costs
- * more.
+ * What a transaction offers for a unit of gas, at most as much as may be paid for it; undefined where the next block
+ * costs more.
  *
  * @param baseFee Of the latest block, in wei, as all of these.
  */
@@ -40,8 +40,8 @@ const higher = (one: bigint, other: bigint): bigint => (one > other ? one : othe
 const lower = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 
 /**
- * The same call with the same nonce and higher fees; undefined where they are so high already that more would not help, or
- * would be more than may be paid.
+ * The same call with the same nonce and higher fees; undefined where they are so high already that more would not help,
+ * or would be more than may be paid.
  */
 export function replaceTransaction(
   key: GasKey,

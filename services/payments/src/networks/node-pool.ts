@@ -42,7 +42,10 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
     private readonly options: NodePoolOptions,
   ) {}
 
-  /** Whether as many nodes have answered `compare` as it takes: where there are several, a second one confirms what one says. */
+  /**
+   * Whether as many nodes have answered `compare` as it takes: where there are several, a second one confirms what one
+   * says.
+   */
   get canConfirm(): boolean {
     return this.answering >= Math.min(this.nodes.length, 2);
   }
@@ -63,8 +66,8 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   }
 
   /**
-   * Whether a node other than `told` confirms what that one has said; true where there is no other. Throws UNAVAILABLE when no other
-   * one can be asked.
+   * Whether a node other than `told` confirms what that one has said; true where there is no other. Throws UNAVAILABLE
+   * when no other one can be asked.
    */
   async confirm(told: N, isSo: (node: N, latest: B) => Promise<boolean>): Promise<boolean> {
     const others = this.nodes.filter((node) => node !== told);

@@ -31,8 +31,9 @@ export interface QuotedNetwork {
    */
   verifySent?(payment: ExactPayment, quote: PaidQuote): Promise<VerifiedPayment>;
   /**
-   * Asks the network why a payment could not be settled now: it was used, or its payer has too little. Undefined: nothing is known
-   * against it. Sends nothing, and waits for no block. What cannot be asked is thrown as UNAVAILABLE. Absent where nothing can be asked.
+   * Asks the network why a payment could not be settled now: it was used, or its payer has too little. Undefined:
+   * nothing is known against it. Sends nothing, and waits for no block. What cannot be asked is thrown as UNAVAILABLE.
+   * Absent where nothing can be asked.
    */
   findProblem?(payment: UnsentPayment): Promise<PaymentProblem | undefined>;
   /** Verifies a payment that names the key of a grant. Absent where there are none. Throws a Refusal or PAYMENT_REFUSED. */

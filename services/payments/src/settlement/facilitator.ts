@@ -143,12 +143,23 @@ async function purchaseOf(
   assertEndsSoon(presented, network, verified);
   await assertEnough(presented, requirement);
   return {
-    ...{ appId: null, requestHash: othersHashOf(envelope), quoteId: null, fingerprint, identifier: null },
-    ...{ amountUtia: 0n, appSharePpm: 0, network, asset, amount },
+    appId: null,
+    requestHash: othersHashOf(envelope),
+    quoteId: null,
+    fingerprint,
+    identifier: null,
+    amountUtia: 0n,
+    appSharePpm: 0,
+    network,
+    asset,
+    amount,
   };
 }
 
-/** Throws a Refusal for requirements that pay this service and have no quote of it: the money would be credited to nobody. */
+/**
+ * Throws a Refusal for requirements that pay this service and have no quote of it: the money would be credited to
+ * nobody.
+ */
 function assertNotOurs({ offers }: PresentedSettings, { network, payTo }: Requirement): void {
   const spelled = (address: string) => readEvmAddress(address) ?? address;
   const isOurs = offers

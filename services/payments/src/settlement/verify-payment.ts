@@ -21,8 +21,8 @@ export interface VerificationOptions {
 }
 
 /**
- * Says whether payments could be settled: by what they contain, by what was settled here, and, on networks on which payments are
- * settled here, by what the network says. Nothing is stored or sent.
+ * Says whether payments could be settled: by what they contain, by what was settled here, and, on networks on which
+ * payments are settled here, by what the network says. Nothing is stored or sent.
  */
 export class PaymentVerification {
   private readonly looks = new Semaphore(looksMax);

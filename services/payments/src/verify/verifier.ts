@@ -30,7 +30,9 @@ export const invalidFinding = ({
   message,
   payer,
 }: Pick<Refusal, 'message' | 'payer'> & { reason: string }): Finding => ({
-  ...{ isValid: false, invalidReason: reason, invalidMessage: message },
+  isValid: false,
+  invalidReason: reason,
+  invalidMessage: message,
   ...(payer !== undefined && { payer }),
 });
 

@@ -83,7 +83,12 @@ export async function openNetwork(
     (url, at) => new EvmNode(new JsonRpc({ url, timeoutMs: limitMs(5_000), name: `node ${at + 1}` })),
   );
   const network = new EvmNetwork({
-    ...{ id: anvilNetwork, nodes: poolOf(nodes), key, depthBlocks, replaceAfterMs, log },
+    id: anvilNetwork,
+    nodes: poolOf(nodes),
+    key,
+    depthBlocks,
+    replaceAfterMs,
+    log,
     maxFeePerGas,
     transactions: new Transactions(pool, anvilNetwork, key.address),
   });

@@ -1,5 +1,5 @@
 /** The result, or undefined where it takes longer; what is waited for goes on. Rejects as the result does. */
-export async function within<T>(timeoutMs: number, result: Promise<T>): Promise<T | undefined> {
+export async function within<T>(timeoutMs: number, result: T | Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<undefined>((resolve) => {
     timer = setTimeout(() => resolve(undefined), timeoutMs);

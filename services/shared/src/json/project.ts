@@ -144,9 +144,9 @@ function invalidSelect(path: string, message: string): JsonError {
 }
 
 /**
- * The selected parts of a record, in its order and in its text. A missing field is omitted, and so is an object of which
- * only missing fields are selected. An element of an array that is selected by its index keeps its place, so that its path
- * leads to it here, too; those before it that are not selected are null (`tags.1` gives `{"tags":[null,…]}`).
+ * The selected parts of a record, in its order and in its text. A missing field is omitted, and so is an object of
+ * which only missing fields are selected. An element of an array that is selected by its index keeps its place, so that
+ * its path leads to it here, too; those before it that are not selected are null (`tags.1` gives `{"tags":[null,…]}`).
  */
 export function project(text: string, projection: Projection): string;
 export function project(text: Buffer, projection: Projection): Buffer;

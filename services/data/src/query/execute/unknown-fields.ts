@@ -1,4 +1,4 @@
-import { nearestName } from '@granary/shared/near-names';
+import { nearestName, suggestion } from '@granary/shared/near-names';
 import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { pathsOf, type Condition, type Path } from '../language/condition';
@@ -58,7 +58,7 @@ interface SampledField {
   names: readonly string[];
 }
 
-/** What a sample of the records has of fields; nothing where there are no records. */
+/** Looks for fields in a sample of the records. The answer is empty where there are no records. */
 async function readSample(db: Queryable, source: Relation, paths: readonly Path[]): Promise<SampledField[]> {
   const { row: alias } = source.alias;
   const visible = source.visible === empty ? sql`true` : source.visible;
@@ -86,21 +86,17 @@ function hintOf(source: Relation, path: Path, names: readonly string[]): FieldHi
   const field = shortened(path.join('.'), fieldLengthMax);
   const parent = path.slice(0, -1).join('.');
   const inParent = parent === '' ? names : names.map((name) => `${parent}.${name}`);
-  const last = path.at(-1)!;
-  const near = nearestName(path.join('.'), [...source.fieldNames, ...inParent]);
-  const operator = path.length === 1 ? undefined : operatorNear(last);
-  const suggestion =
-    operator !== undefined && near === undefined
-      ? `: did you mean ${shortened(parent, fieldLengthMax)}.${operator}?`
-      : near === undefined
-        ? ''
-        : `: did you mean ${shortened(near, fieldLengthMax)}?`;
+  const nearField = nearestName(path.join('.'), [...source.fieldNames, ...inParent]);
+  const near = nearField === undefined ? suffixNear(path) : shortened(nearField, fieldLengthMax);
   const where = `the schema, the indexes and ${sampleRows} records that were looked into`;
-  return { code: 'UNKNOWN_FIELD', field, message: `${field} is in none of ${where}${suggestion}` };
+  return { code: 'UNKNOWN_FIELD', field, message: `${field} is in none of ${where}${suggestion(near)}` };
 }
 
-/** The operator that the last step of a path may be meant to be, as the suffix of a path. */
-function operatorNear(step: string): string | undefined {
-  const name = isOperatorName(step) ? step : nearestOperator(step);
-  return name === undefined || name.startsWith('$') ? name : `$${name}`;
+/** The path with its last step as an operator, where that may be meant: `minutes.$gte` for `minutes.gte`. */
+function suffixNear(path: Path): string | undefined {
+  const last = path.at(-1)!;
+  const operator = isOperatorName(last) ? last : nearestOperator(last);
+  if (path.length === 1 || operator === undefined) return undefined;
+  const suffix = operator.startsWith('$') ? operator : `$${operator}`;
+  return `${shortened(path.slice(0, -1).join('.'), fieldLengthMax)}.${suffix}`;
 }

@@ -1,4 +1,4 @@
-import { nearestName } from '@granary/shared/near-names';
+import { nearestName, suggestion } from '@granary/shared/near-names';
 import { datasetOperators } from './dataset-operators';
 import { encodedOperators } from './encoded-operators';
 import { networkOperators } from './network-operators';
@@ -48,6 +48,5 @@ export const isOperatorName = (name: string): boolean => bySpelling.has(name);
 export function operatorOf(name: string, at: string): Operator {
   const operator = bySpelling.get(name);
   if (operator !== undefined) return operator;
-  const near = nearestOperator(name);
-  throw invalidQuery(at, `is not a known operator${near === undefined ? '' : `: did you mean ${near}?`}`);
+  throw invalidQuery(at, `is not a known operator${suggestion(nearestOperator(name))}`);
 }

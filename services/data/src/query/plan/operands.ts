@@ -1,4 +1,5 @@
 import { JsonNumber, toText, type JsonValue } from '@granary/shared/json/value';
+import { suggestion } from '@granary/shared/near-names';
 import { isDay, isTimed } from '../../values/instant';
 import type { FieldType } from '../../values/field-type';
 import type { Condition, FieldCondition, Path } from '../language/condition';
@@ -29,8 +30,8 @@ const kindTexts: Readonly<Record<Exclude<FieldType, 'any'>, string>> = {
 };
 
 /**
- * Refuses what no value of a declared field can meet: values of another type, texts that are no instants, and members of
- * a scalar, which are misspelt operators. Throws INVALID_QUERY.
+ * Refuses what no value of a declared field can meet: values of another type, texts that are no instants, and members
+ * of a scalar, which are misspelt operators. Throws INVALID_QUERY.
  */
 export function assertOperands({ declared }: Pick<Relation, 'declared'>, find: Condition): void {
   if (declared.size === 0) return;
@@ -49,7 +50,7 @@ function assertNoScalarAbove(declared: Relation['declared'], path: Path): void {
     const type = declared.get(above);
     if (type === undefined || type === 'any') continue;
     const near = path.length === length + 1 ? nearestOperator(path[length]!) : undefined;
-    const hint = near === undefined ? '' : `: did you mean the operator ${near}?`;
+    const hint = suggestion(near && `the operator ${near}`);
     throw invalidQuery(path.join('.'), `looks into ${above}, which is ${kindTexts[type]} and has no members${hint}`);
   }
 }
@@ -106,7 +107,7 @@ function isOfType(value: JsonValue, type: Exclude<FieldType, 'any'>): boolean {
   }
 }
 
-/** What may have been meant by a text in the place of an instant. */
+/** Suggests the instant that a text may have been meant for. */
 function hintOf(value: JsonValue, type: FieldType): string {
   if (typeof value !== 'string' || (type !== 'date' && type !== 'day')) return '';
   if (isDay(value)) return `: write ${value}T00:00:00Z`;

@@ -87,8 +87,8 @@ export interface Relation {
   /** Field paths whose RFC 3339 texts compare as instants. */
   dates: ReadonlySet<string>;
   /**
-   * The types of fields that are known for certain, by path: scalars of a schema, and dates of an index. A date that only
-   * an index knows may hold days as well.
+   * The types of fields that are known for certain, by path: scalars of a schema, and dates of an index. A date that
+   * only an index knows may hold days as well.
    */
   declared: ReadonlyMap<string, FieldType>;
   /** The fields that the schema and the indexes name. */
@@ -111,6 +111,9 @@ export interface DocumentsOptions {
   /** Whether pages are to have the state of the documents that they show. */
   withState?: boolean;
 }
+
+/** The latest versions of documents that are not deleted. */
+export const presentDocuments = { includeHistory: false, includeDeleted: false } as const;
 
 /** Tells a collection from any other. */
 export const collectionIdentity = ({ appNumber, number }: Pick<CollectionRef, 'appNumber' | 'number'>): string =>

@@ -1,6 +1,6 @@
 import type { CollectionRef } from '../../catalog/collection';
 import type { Path } from '../../query/language/condition';
-import { documentsRelation, typeOf, type Relation } from '../../query/plan/relation';
+import { documentsRelation, presentDocuments, typeOf, type Relation } from '../../query/plan/relation';
 import type { FieldType } from '../../values/field-type';
 import type { ViewJoin } from '../language/view-joins';
 import type { ViewQuery } from '../language/view-query';
@@ -24,20 +24,18 @@ export interface ViewPlan {
   unindexedFields: readonly string[];
 }
 
-const present = { includeHistory: false, includeDeleted: false };
-
 /** Plans a view over its sources, which are all there. */
 export function planView(query: ViewQuery, sources: ReadonlyMap<string, CollectionRef>): ViewPlan {
   const base = sources.get(query.base)!;
   const joins = query.joins.map((join, at) => ({
     number: at + 1,
     join,
-    relation: documentsRelation(sources.get(join.collection)!, present, at + 1),
+    relation: documentsRelation(sources.get(join.collection)!, presentDocuments, at + 1),
   }));
   const joinOf = (path: Path) => query.joins.find(({ alias }) => alias === path[0]);
   return {
     query,
-    rows: joinedRelation(documentsRelation(base, present), joins),
+    rows: joinedRelation(documentsRelation(base, presentDocuments), joins),
     joins,
     typeOf: (path) => {
       const join = joinOf(path);
@@ -85,7 +83,7 @@ function joinedRelation(base: Relation, joins: readonly PlannedJoin[]): Relation
 function unindexedFields({ base, joins }: ViewQuery, sources: ReadonlyMap<string, CollectionRef>): string[] {
   const found = new Set<string>();
   const check = (collection: string, path: Path): void => {
-    const { keys } = documentsRelation(sources.get(collection)!, present);
+    const { keys } = documentsRelation(sources.get(collection)!, presentDocuments);
     const name = path.join('.');
     if (name !== 'id' && !keys.has(name)) found.add(`${collection}.${name}`);
   };
