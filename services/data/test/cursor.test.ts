@@ -134,6 +134,71 @@ test('a walk gives each document that stays once, however many others come and g
   }
 });
 
+/** Documents whose titles are longer than a cursor may be, in the order of their ids. */
+const longTitle = (number: number): string => `${'t'.repeat(10_000)}${Math.floor(number / 2)}`;
+const longTexts = (v = 1): string[] =>
+  Array.from({ length: 9 }, (_, at) => JSON.stringify({ id: `l${at}`, title: longTitle(at), n: at % 3, v }));
+
+test.each([['title'], ['-title'], ['n', '-title']])(
+  'pages in the order of %s go on behind records whose sort values are too long for a cursor',
+  async (...sort) => {
+    const own = await fixture.newApp();
+    await own.createCollection('long');
+    await own.store('long', longTexts());
+    const read = (more: object) => own.list({ root: `${own.appId}::long`, sort, select: ['id'], ...more });
+    const whole = ids(await read({ limit: 100 }));
+    expect(whole).toHaveLength(9);
+    const cursors: string[] = [];
+    const walked = await walk(async (cursor) => {
+      if (cursor !== undefined) cursors.push(cursor);
+      return read({ limit: 2, ...(cursor === undefined ? {} : { cursor }) });
+    });
+    expect(walked).toEqual(whole);
+    expect(cursors).toHaveLength(4);
+    expect(Math.max(...cursors.map(({ length }) => length))).toBeLessThan(200);
+  },
+);
+
+test('old versions with long sort values have cursors too', async () => {
+  const own = await fixture.newApp();
+  await own.createCollection('long');
+  await own.store('long', longTexts(1));
+  await own.store('long', longTexts(2));
+  const read = async (more: object) => {
+    const page = await own.list({ root: `${own.appId}::long`, include_history: true, sort: ['-title'], ...more });
+    return { ...page, records: page.records.map((record) => ({ id: `${String(record.id)} ${String(record['v'])}` })) };
+  };
+  const whole = ids(await read({ limit: 100 }));
+  expect(whole).toHaveLength(18);
+  expect(await walk((cursor) => read({ limit: 1, ...(cursor === undefined ? {} : { cursor }) }))).toEqual(whole);
+});
+
+test('a cursor without the sort values of its record is refused once the record has others, or none that match', async () => {
+  const own = await fixture.newApp();
+  await own.createCollection('long');
+  await own.store('long', longTexts());
+  const query = { root: `${own.appId}::long`, find: { n: { lt: 5 } }, sort: ['title'], limit: 1 };
+  const first = await own.list(query);
+  const cursor = cursorOf(first);
+  const next = (more: object = {}) => own.list({ ...query, cursor, ...more });
+  const change = (text: object) => own.store('long', [JSON.stringify({ id: 'l0', ...text })]);
+  expect(ids(await next())).toEqual(['l1']);
+  // What the record is not sorted by may change.
+  await change({ title: longTitle(0), n: 4 });
+  expect(ids(await next())).toEqual(['l1']);
+  for (const text of [
+    { title: longTitle(0), n: 6 },
+    { title: longTitle(2), n: 1 },
+    { title: 'short', n: 1 },
+  ]) {
+    await change(text);
+    await expect(next()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', reason: 'INVALID_CURSOR' });
+  }
+  await change({ title: longTitle(0), n: 0 });
+  expect(ids(await next())).toEqual(['l1']);
+  await expect(next({ find: { n: { lt: 4 } } })).rejects.toMatchObject({ reason: 'INVALID_CURSOR' });
+});
+
 test('a cursor is good for the query that it came with only, unaltered', async () => {
   const query = { find: { year: { lt: 3 }, title: { ne: 'x' } }, sort: ['year'] };
   const cursor = cursorOf(await list(query)());

@@ -12,6 +12,7 @@ import { allJoins, modelName } from '../query/language/joins';
 import { bodyDepthMax, refuseUnknown } from '../query/language/paging';
 import { isAll } from '../query/language/condition';
 import { invalidQuery } from '../query/language/query-error';
+import { positionOfRecord } from '../query/execute/cursor-position';
 import { decodeCursor } from '../query/plan/cursor';
 import { describePlan } from '../query/plan/describe-plan';
 import { adviseIndex, adviseJoinIndex, scannedByJoins } from '../query/plan/index-advice';
@@ -62,10 +63,11 @@ export async function explainQuery(
     const sort = options.sort.length > 0 ? options.sort : own;
     const { terms, descending } = effectiveSort(relation, sort);
     const scope = { source: relation, find: options.find, terms, descending };
-    const after = options.cursor === undefined ? undefined : decodeCursor(scope, options.cursor);
+    const place = options.cursor === undefined ? undefined : decodeCursor(scope, options.cursor);
     const { limit, offset } = options;
     assertSortable(relation, sort);
     const find = storedFilter(relation, await resolveReferences(db.fast, appId, options.find), true);
+    const after = place && 'valuesDigest' in place ? await positionOfRecord(db.pool, scope, find, place) : place;
     const page = planPage(relation, { find, sort, limit: limit + 1, offset, after });
     const joined = await resolveJoins(db, { appId, mayReadPrivate: true }, options, {
       ...joinOptions,

@@ -6,6 +6,7 @@ import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cursor';
+import { positionOfRecord } from './cursor-position';
 import type { IndexReads, ReadDatabases } from './read-scheduler';
 import { isAll } from '../language/condition';
 import { IndexPageReader, JoinedPageReader, type Page } from './index-page';
@@ -77,11 +78,12 @@ export async function readPage(
   assertSortable(source, sort);
   const { terms, descending } = effectiveSort(source, sort);
   const scope = { source, find, terms, descending };
-  const after = cursor === undefined ? undefined : decodeCursor(scope, cursor);
+  const place = cursor === undefined ? undefined : decodeCursor(scope, cursor);
   const resolving = db.resolve(find);
   // Most filters refer to nothing, and are not waited for.
   const resolved = resolving instanceof Promise ? await resolving : resolving;
   const stored = storedFilter(source, resolved, db.mayReadPrivate);
+  const after = place && 'valuesDigest' in place ? await positionOfRecord(db.pool, scope, stored, place) : place;
   // One row more than is wanted tells whether there is another page.
   const page = planPage(source, { find: stored, sort, limit: limit + 1, offset, after });
   const plan = options.joined ? joinedPlan(page, options.joined.joins) : page;
@@ -91,10 +93,9 @@ export async function readPage(
       (await readByIndex(db, plan, projection, select)) ??
       (select ? await readJoined(db, generalPlan(plan), select) : await readByPool(db, generalPlan(plan), projection));
     const total = await totalOf(db, plan, options, records.count, hasMore);
-    const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
+    const following = hasMore ? `,"next_cursor":"${encodeCursor(scope, positionOf(scope, last!))}"` : '';
     // A cursor does not know how many pages are before it.
     const number = after ? null : Math.floor(offset / limit) + 1;
-    const following = next === undefined ? '' : `,"next_cursor":"${next}"`;
     // An answer without records that a misspelling may have caused says so.
     const isEmpty = records.count === 0 && after === undefined && offset === 0 && !isAll(find);
     const hints = isEmpty ? await hintUnknownFields(db.pool, source, find, maySeeAll(db, source)) : [];

@@ -10,7 +10,7 @@ import type { SortTerm } from '../language/sort';
 
 /** Of what a cursor holds; one of another version is not read. */
 const formatVersion = 2;
-/** A cursor with more than this in it (the sort values of one record) is not given out: it has to fit a URL. */
+/** A cursor has to fit a URL: where it would hold more than this, the digest of the sort values takes their place. */
 const payloadBytesMax = 8 * 1024;
 const digestBytes = 16;
 /** A row of a view may hold whole documents below the steps of a path, and numbers that were computed. */
@@ -24,6 +24,14 @@ export interface Position {
   version: string | null;
 }
 
+/** A place whose sort values are too long for a cursor: the record itself has them, unless it has changed. */
+export interface RecordPlace {
+  id: string;
+  version: string | null;
+  /** Of the sort values, as digestOfValues() makes it. */
+  valuesDigest: string;
+}
+
 /** What a cursor belongs to. */
 export interface CursorScope {
   source: Relation;
@@ -33,14 +41,19 @@ export interface CursorScope {
 }
 
 /** A cursor as text: base64url of a digest over the query and the place, and the place. */
-export function encodeCursor(scope: CursorScope, position: Position): string | undefined {
-  const payload = Buffer.from(JSON.stringify([position.id, position.version, ...position.values]));
-  if (payload.length > payloadBytesMax) return undefined;
+export function encodeCursor(scope: CursorScope, { id, version, values }: Position): string {
+  const whole = Buffer.from(JSON.stringify([id, version, ...values]));
+  const isTooLong = whole.length > payloadBytesMax;
+  const payload = isTooLong ? Buffer.from(JSON.stringify([id, version, { digest: digestOfValues(values) }])) : whole;
   return Buffer.concat([digestOf(scope, payload), payload]).toString('base64url');
 }
 
+/** Tells sort values from all others: base64url of 16 bytes. */
+export const digestOfValues = (values: Position['values']): string =>
+  hash('sha256', JSON.stringify(values), 'buffer').subarray(0, digestBytes).toString('base64url');
+
 /** Reads a cursor of this very query. Throws INVALID_CURSOR for any other text. */
-export function decodeCursor(scope: CursorScope, text: string): Position {
+export function decodeCursor(scope: CursorScope, text: string): Position | RecordPlace {
   const bytes = Buffer.from(text, 'base64url');
   const payload = bytes.subarray(digestBytes);
   const isOurs =
@@ -53,13 +66,19 @@ export function decodeCursor(scope: CursorScope, text: string): Position {
 }
 
 /** The digest keeps no secret, so a place that somebody made up is still looked at. */
-function readPosition(payload: Buffer, values: number): Position | undefined {
+function readPosition(payload: Buffer, values: number): Position | RecordPlace | undefined {
   try {
     const read = JSON.parse(payload.toString()) as unknown;
-    if (!Array.isArray(read) || read.length !== values + 2) return undefined;
+    if (!Array.isArray(read)) return undefined;
     const [id, version, ...texts] = read as unknown[];
     if (typeof id !== 'string' || /\0|\p{Surrogate}/u.test(id)) return undefined;
     if (version !== null && !(typeof version === 'string' && /^\d{1,18}$/.test(version))) return undefined;
+    const [only] = texts;
+    if (texts.length === 1 && typeof only === 'object' && only !== null) {
+      const { digest } = only as { digest?: unknown };
+      return typeof digest === 'string' ? { id, version, valuesDigest: digest } : undefined;
+    }
+    if (texts.length !== values) return undefined;
     const isValue = (text: unknown): text is string | null =>
       text === null ||
       (typeof text === 'string' && toText(readJson(Buffer.from(text), recordLimits)) === text && text !== 'null');
