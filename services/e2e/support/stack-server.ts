@@ -9,6 +9,7 @@ import { findMissingParts } from '@granary/local/stack/install';
 import { prepareKafka, startKafka } from '@granary/local/stack/kafka-broker';
 import { prepareMinio, startMinio } from '@granary/local/stack/minio-server';
 import { beginRun } from '@granary/local/stack/runs';
+import { prepareNginx } from '@granary/local/stack/nginx-package';
 import { preparePythonTools } from '@granary/local/stack/python-tools';
 import { prepareReleaseBefore } from '@granary/local/stack/release-before';
 import { runTool } from '@granary/local/stack/tools';
@@ -26,6 +27,7 @@ interface Answers {
   kafka: TestKafka;
   minio: TestMinio;
   python: { interpreter: string };
+  nginx: { program: string };
   helm: { folder: string };
   release: { folder: string };
   build: object;
@@ -61,6 +63,7 @@ export async function startStackServer(): Promise<StackServer> {
       return { endpoint, accessKey, secretKey, program };
     },
     python: async () => ({ interpreter: await preparePythonTools(silent) }),
+    nginx: async () => ({ program: await prepareNginx(silent) }),
     helm: async () => ({ folder: await prepareChartTools(silent) }),
     release: async () => ({ folder: await prepareReleaseBefore(silent) }),
     build: async () => {

@@ -3,7 +3,7 @@ import type { KafkaSasl } from '@granary/shared/kafka/broker-options';
 /** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
 export const testStackVariable = 'GRANARY_TEST_STACK';
 
-export type StackPart = 'kafka' | 'minio' | 'python' | 'helm' | 'release';
+export type StackPart = 'kafka' | 'minio' | 'python' | 'nginx' | 'helm' | 'release';
 
 export interface TestStack {
   /** Where the parts are asked for; nothing runs before it is. */
@@ -55,6 +55,11 @@ export function minioForTests(): Promise<TestMinio> {
 /** The interpreter of a Python that has schemathesis and openapi-python-client. */
 export async function pythonForTests(): Promise<string> {
   return (await askTestStack<{ interpreter: string }>('python')).interpreter;
+}
+
+/** The program of nginx. */
+export async function nginxForTests(): Promise<string> {
+  return (await askTestStack<{ program: string }>('nginx')).program;
 }
 
 /** The folder with the programs `helm`, `kubeconform`, `kube-score`, `helm-docs` and `tilt-check`, and definitions of resources. */

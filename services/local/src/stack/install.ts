@@ -3,6 +3,7 @@ import { prepareHelm3, prepareKubernetes, prepareMetricsServer, prepareTraefik }
 import { isKafkaInstalled } from './kafka-install';
 import { prepareKafka } from './kafka-broker';
 import { isMinioInstalled, prepareMinio } from './minio-server';
+import { findNginx, prepareNginx } from './nginx-package';
 import { findPythonTools, preparePythonTools } from './python-tools';
 import { findReleaseBefore, isReleaseBeforeInstalled, prepareReleaseBefore } from './release-before';
 import { beginRun } from './runs';
@@ -11,11 +12,11 @@ import { findGo, findJava, findMaven, minioNeedsGo, MissingToolError } from './t
 export type StackPart = 'kafka' | 'minio';
 
 /** Why each missing part cannot run. */
-export type MissingParts = Partial<Record<StackPart | 'python' | 'helm' | 'release', string>>;
+export type MissingParts = Partial<Record<StackPart | 'python' | 'nginx' | 'helm' | 'release', string>>;
 
 /**
- * Installs Kafka, MinIO, the Python tools, those for charts and the release before into the cache, with `cluster` also what a
- * Kubernetes is made of, and returns the parts that cannot be installed because something of the machine is missing. What
+ * Installs Kafka, MinIO, nginx, the Python tools, those for charts and the release before into the cache, with `cluster` also
+ * what a Kubernetes is made of, and returns the parts that cannot be installed because something of the machine is missing. What
  * waits for the network goes beside what compiles; Go uses all cores by itself, so its builds follow each other.
  */
 export async function installParts(
@@ -32,6 +33,7 @@ export async function installParts(
     const fetched = async () => ({
       ...(await attempt('kafka', () => prepareKafka(run, say))),
       ...(await attempt('python', () => preparePythonTools(say))),
+      ...(await attempt('nginx', () => prepareNginx(say))),
       ...(await attempt('release', () => prepareReleaseBefore(say))),
     });
     // One that fails must not leave the other one behind, at work.
@@ -80,9 +82,11 @@ export async function findMissingParts(): Promise<MissingParts> {
     isReleaseBeforeInstalled(),
   ]);
   let python: string | undefined;
+  let nginx: string | undefined;
   const missing: MissingParts = {
     ...(await findMissingTools({ kafka, minio })),
     ...(await attempt('python', async () => (python = await findPythonTools()))),
+    ...(await attempt('nginx', async () => (nginx = await findNginx()))),
     ...(release ? {} : await attempt('release', findReleaseBefore)),
   };
   if (!kafka) missing.kafka ??= 'Kafka is not installed yet; npm test does that.';
@@ -91,6 +95,7 @@ export async function findMissingParts(): Promise<MissingParts> {
     missing.helm = 'The tools for charts are not installed yet; npm test does that.';
   if (!release) missing.release ??= 'The release before is not built yet; npm test does that.';
   if (python === undefined) missing.python ??= 'The Python tools are not installed yet; npm test does that.';
+  if (nginx === undefined) missing.nginx ??= 'nginx is not fetched yet; npm test does that.';
   return missing;
 }
 

@@ -59,6 +59,20 @@ export async function findPython(env: NodeJS.ProcessEnv = process.env): Promise<
   return { command, version: stdout.trim() };
 }
 
+/** The path of a command; undefined where no folder of PATH has it. */
+export async function findCommand(name: string, env: NodeJS.ProcessEnv = process.env): Promise<string | undefined> {
+  for (const folder of (env.PATH ?? '').split(path.delimiter)) {
+    const file = path.join(folder, name);
+    if (!path.isAbsolute(file)) continue;
+    const isExecutable = await access(file, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (isExecutable) return file;
+  }
+  return undefined;
+}
+
 /** Runs a tool to its end; `signal` aborts it. Throws an Error with the end of its output. */
 export async function runTool(
   command: string,

@@ -1,0 +1,165 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { request as requestHttp } from 'node:http';
+import { connect, constants, type ClientHttp2Session, type OutgoingHttpHeaders } from 'node:http2';
+import { request as requestHttps } from 'node:https';
+import type { LookupFunction } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { choosePorts } from '@granary/local/ports';
+import { createAuthority, type Authority } from '@granary/testing/certificates';
+import { eventually } from '@granary/testing/eventually';
+import { describeWith, nginxForTests } from '@granary/testing/stack';
+import { randomText } from '../support/granary';
+import { endAllProcesses, endProcess, OwnStart, track } from '../support/own-process';
+
+const template = readFileSync(path.join(__dirname, '../../../deploy/nginx/granary.conf'), 'utf8');
+const name = 'api.example.com';
+
+/** The file of the guide with the ports, the address and the certificate of this test, in what nginx needs around it. */
+async function writeConfiguration(
+  directory: string,
+  { ports, upstream, authority }: { ports: readonly number[]; upstream: string; authority: Authority },
+): Promise<void> {
+  const [http, https] = ports;
+  const { cert, key } = authority.issue({ names: [name] });
+  const file = (base: string): string => path.join(directory, base);
+  await Promise.all([writeFile(file('cert.pem'), cert), writeFile(file('key.pem'), key), mkdir(file('temporary'))]);
+  const configuration = template
+    .replace(/^ *listen \[::\]:.*\n/gm, '')
+    .replace('listen 80;', `listen 127.0.0.1:${http};`)
+    .replace('listen 443 ', `listen 127.0.0.1:${https} `)
+    .replace('127.0.0.1:8080', upstream)
+    .replace(/\/etc\/\S*fullchain\.pem/, file('cert.pem'))
+    .replace(/\/etc\/\S*privkey\.pem/, file('key.pem'));
+  await writeFile(file('granary.conf'), configuration);
+  const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
+  const folders = kinds.map((kind) => `${kind}_temp_path ${file(`temporary/${kind}`)};`).join(' ');
+  await writeFile(
+    file('nginx.conf'),
+    `daemon off; ${process.getuid?.() === 0 ? 'user root;' : ''} worker_processes 1; pid ${file('pid')};
+    events {} http { access_log off; ${folders} include ${file('granary.conf')}; }`,
+  );
+}
+
+interface ProxyAnswer {
+  status: number;
+  headers: Record<string, unknown>;
+  body: Buffer;
+}
+
+describeWith(describe, 'nginx')('nginx with the file of the guide', () => {
+  let directory: string;
+  /** Not in the other one, which only its owner may enter: Postgres runs as another user where this one is root. */
+  let dataDir: string;
+  let granary: OwnStart;
+  let nginx: ChildProcess | undefined;
+  let ports: number[];
+  let authority: Authority;
+  let session: ClientHttp2Session;
+
+  beforeAll(async () => {
+    [directory, dataDir] = await Promise.all([
+      mkdtemp(path.join(os.tmpdir(), 'granary-proxy-')),
+      mkdtemp(path.join(os.tmpdir(), 'granary-proxied-')),
+    ]);
+    authority = createAuthority();
+    ports = await choosePorts(2);
+    const program = await nginxForTests();
+    const settings = { TRUST_PROXY: 'loopback', LOG_LEVEL: 'info', MAX_BLOB_BYTES: '30000000' };
+    granary = await OwnStart.ready('npm start', dataDir, settings);
+    await writeConfiguration(directory, { ports, upstream: new URL(granary.url).host, authority });
+    const args = ['-e', 'stderr', '-p', directory, '-c', path.join(directory, 'nginx.conf')];
+    nginx = track(spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] }));
+    const origin = `https://${name}:${ports[1]}`;
+    await eventually(async () => {
+      session = connect(origin, { ca: authority.cert, lookup: toLoopback });
+      return once(session, 'connect').then(
+        () => true,
+        () => false,
+      );
+    });
+  });
+
+  afterAll(async () => {
+    session?.destroy();
+    // A signal that it cannot see would leave its workers behind.
+    if (nginx) await endProcess(nginx, 'SIGTERM');
+    await endAllProcesses();
+    for (const made of [directory, dataDir]) await rm(made, { recursive: true, force: true });
+  });
+
+  /** A request over HTTP/2, its body in pieces. */
+  async function call(headers: OutgoingHttpHeaders, pieces: readonly Buffer[] = []): Promise<ProxyAnswer> {
+    const stream = session.request({ 'x-app-key': granary.app.key, ...headers }, { endStream: pieces.length === 0 });
+    const answered = once(stream, 'response');
+    let isAnswered = false;
+    void answered.then(() => (isAnswered = true));
+    for (const piece of pieces) {
+      if (isAnswered) break;
+      if (!stream.write(piece)) await Promise.race([once(stream, 'drain'), answered]);
+    }
+    stream.end();
+    const [received] = (await answered) as [Record<string, unknown>];
+    return { status: Number(received[constants.HTTP2_HEADER_STATUS]), headers: received, body: await buffer(stream) };
+  }
+
+  test('speaks HTTP/2 with clients, on one connection for many requests at once', async () => {
+    expect(session.alpnProtocol).toBe('h2');
+    const body = Buffer.from(
+      JSON.stringify({ root: `${granary.app.appId}::notes`, data: [{ id: 'a', text: randomText(200_000) }] }),
+    );
+    const post = { ':method': 'POST', 'content-type': 'application/json' };
+    expect((await call({ ...post, ':path': '/store' }, [body])).status).toBe(202);
+    const reads = Array.from({ length: 50 }, () => call({ ':path': '/health' }));
+    expect(new Set((await Promise.all(reads)).map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  test('still speaks HTTP/1.1 with those that ask for it, and sends plain HTTP to HTTPS', async () => {
+    const options = { host: '127.0.0.1', servername: name, path: '/health', headers: { host: name } };
+    // Node's client of HTTPS speaks HTTP/1.1 only.
+    const old = requestHttps({ ...options, port: ports[1], ca: authority.cert }).end();
+    const [answer] = (await once(old, 'response')) as [{ statusCode: number; httpVersion: string; resume(): void }];
+    answer.resume();
+    expect([answer.statusCode, answer.httpVersion]).toEqual([200, '1.1']);
+    const plain = requestHttp({ ...options, port: ports[0] }).end();
+    const [moved] = (await once(plain, 'response')) as [{ statusCode: number; headers: object; resume(): void }];
+    moved.resume();
+    expect([moved.statusCode, moved.headers]).toMatchObject([308, { location: `https://${name}/health` }]);
+  });
+
+  test('lets uploads and downloads through whole, and leaves it to Granary what is too large', async () => {
+    const files = `/api/apps/${granary.app.appId}/blobs/files`;
+    const upload = { ':method': 'POST', ':path': files, 'content-type': 'application/octet-stream' };
+    const pieces = Array.from({ length: 20 }, (_, at) => Buffer.alloc(1_000_000, at));
+    const stored = await call(upload, pieces);
+    expect(stored.status).toBe(202);
+    const { blob_id: id } = JSON.parse(stored.body.toString()) as { blob_id: string };
+    await eventually(async () => (await call({ ':path': `${files}/${id}` })).status === 200);
+    expect((await call({ ':path': `${files}/${id}` })).body.equals(Buffer.concat(pieces))).toBe(true);
+    const tooLarge = await call({ ...upload, 'content-length': 40_000_000 }, [...pieces, ...pieces]);
+    expect([tooLarge.status, tooLarge.headers['content-type']]).toEqual([413, 'application/json; charset=utf-8']);
+  });
+
+  test('passes a long cursor on, and tells the address of the client, not one that the client makes up', async () => {
+    const films = Buffer.from(JSON.stringify({ root: `${granary.app.appId}::films`, data: [{ id: 'a' }] }));
+    await call({ ':method': 'POST', ':path': '/store', 'content-type': 'application/json' }, [films]);
+    const cursor = 'x'.repeat(11_000);
+    const read = await call({ ':path': `/api/apps/${granary.app.appId}/collections/films/data?cursor=${cursor}` });
+    expect(read.status).toBe(400);
+    expect(read.headers['content-type']).toBe('application/json; charset=utf-8');
+    await call({ ':path': '/health', 'x-forwarded-for': '192.0.2.77' });
+    await call({ ':path': '/readyz' });
+    await eventually(async () => granary.output().includes('/readyz'));
+    expect(granary.output()).not.toContain('192.0.2.77');
+  });
+});
+
+/** Resolves the name of the guide to this machine. */
+const toLoopback: LookupFunction = (_, { all }, done) => {
+  if (all) done(null, [{ address: '127.0.0.1', family: 4 }]);
+  else done(null, '127.0.0.1', 4);
+};
