@@ -84,6 +84,8 @@ export function readEnvFile() {
   } catch (error) {
     throw new Error(`${file} cannot be read: ${error.message}`, { cause: error });
   }
+  // The services warn of names in it that are no settings.
+  process.env.GRANARY_ENV_FILE = file;
   // A relative path in the file refers to the checkout, regardless of the current directory.
   if (!given && process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(root, process.env.DATA_DIR);
 }

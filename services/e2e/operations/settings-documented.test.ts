@@ -1,5 +1,7 @@
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
+import { parseEnv } from 'node:util';
 import type { z } from 'zod';
 import {
   readSettings,
@@ -128,6 +130,21 @@ describe('an unknown name', () => {
     ['max_blob_bytes', 'MAX_BLOB_BYTES'],
   ])('%s is warned of, with %s', (name, meant) => {
     expect(warningsFor(name)).toEqual([`${name} is not a setting of Granary. Did you mean ${meant}?`]);
+  });
+
+  test('in the file .env, which nothing else reads, is warned of whatever it resembles', () => {
+    const text = 'PORT=8080\nCORS_ORIGIN=https://a.example\n# NOTE=1\nOTEL_BSP_MAX_QUEUE_SIZE=9\nFRONTEND=1\n';
+    const directory = mkdtempSync(path.join(os.tmpdir(), 'granary-env-'));
+    const file = path.join(directory, '.env');
+    writeFileSync(file, text);
+    try {
+      expect(readSettings(startLauncher, { ...parseEnv(text), GRANARY_ENV_FILE: file }).warnings).toEqual([
+        'CORS_ORIGIN is not a setting of Granary. Did you mean CORS_ORIGINS?',
+        'FRONTEND is not a setting of Granary.',
+      ]);
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
   });
 
   test('a warning names GRANARY_ANYTHING', () => {

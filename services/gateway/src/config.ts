@@ -21,6 +21,29 @@ const trustProxy = z
     return /^\d{1,3}$/.test(text) ? Number(text) : text;
   });
 
+/** An origin as browsers name it: in small letters, without the port of its scheme; undefined for text that is none. */
+function originOf(text: string): string | undefined {
+  // Apps have schemes of their own (capacitor://localhost), whose origin URL does not tell.
+  if (!/^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*]+\/?$/i.test(text) || !URL.canParse(text)) return undefined;
+  const { origin } = new URL(text);
+  return origin === 'null' ? text.replace(/\/$/, '') : origin;
+}
+
+/** `*`, or origins separated by commas. */
+const corsOrigins = z
+  .string()
+  .default('*')
+  .transform((text, context): '*' | readonly string[] => {
+    if (text === '*') return '*';
+    const names = text.split(',').map((name) => name.trim());
+    const wrong = names.find((name) => originOf(name) === undefined);
+    if (wrong === undefined) return names.map((name) => originOf(name)!);
+    const https = originOf(`https://${wrong}`);
+    const meant = https === undefined ? '' : `; did you mean ${https}?`;
+    context.addIssue(`${JSON.stringify(wrong)} is no origin, which is a scheme, a host and perhaps a port${meant}`);
+    return z.NEVER;
+  });
+
 const operatorKeyLengthMin = 16;
 const operatorKeyRule = `at least ${operatorKeyLengthMin} characters are needed`;
 
@@ -47,7 +70,7 @@ export const gatewayConfig = z.object({
   /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
   BLOBS_HTTP_ADDRESS: hostPorts,
   /** `*`, or the allowed origins separated by commas. */
-  CORS_ORIGINS: z.string().min(1).default('*'),
+  CORS_ORIGINS: corsOrigins,
   TRUST_PROXY: trustProxy,
   /** Whether answers are compressed for clients that accept it. */
   COMPRESSION: z.stringbool().default(true),

@@ -10,19 +10,34 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Reads a service's configuration from an environment, once: every problem is reported together, the result is
- * frozen. An empty variable is one that is not set. Throws a ConfigError whose message names each variable and what is
- * wrong with it, never its value.
+ * frozen. An empty variable is one that is not set. Throws a ConfigError whose message names each variable, what is wrong
+ * with it, and its value unless that may be a secret.
  */
 export function readConfig<S extends z.ZodObject>(schema: S, environment: Environment): Readonly<z.infer<S>> {
   const result = schema.safeParse(withoutEmpty(environment));
   if (result.success) return Object.freeze(result.data);
-  throw wrongConfig(result.error.issues.map((issue) => [issue.path.join('.'), issue.message]));
+  const problems = result.error.issues.map(({ path, message }) => [path.join('.'), message] as const);
+  throw wrongConfig(problems, environment);
 }
 
-/** One error for all problems, each with the name of its setting. */
-export function wrongConfig(problems: ReadonlyArray<readonly [name: string, problem: string]>): ConfigError {
-  const lines = new Set(problems.map(([name, problem]) => `  ${name}: ${problem}`));
+/** One error for all problems, each with the name of its setting, and with its value where `environment` has one. */
+export function wrongConfig(
+  problems: ReadonlyArray<readonly [name: string, problem: string]>,
+  environment: Environment = {},
+): ConfigError {
+  const lines = new Set(
+    problems.map(([name, problem]) => `  ${name}: ${problem}${shownValue(name, environment[name])}`),
+  );
   return new ConfigError(`The configuration is wrong:\n${[...lines].join('\n')}`);
+}
+
+/** Names of settings whose values may hold a key or a password: addresses of nodes and databases do. */
+const secret = /KEY|SECRET|PASSWORD|TOKEN|USERNAME|CALLERS|ENDPOINT|(?<!^PUBLIC_)URL/;
+const shownLength = 100;
+
+function shownValue(name: string, value: string | undefined): string {
+  if (value === undefined || value === '' || secret.test(name)) return '';
+  return ` (it is ${JSON.stringify(value.length > shownLength ? `${value.slice(0, shownLength)}…` : value)})`;
 }
 
 export function withoutEmpty(environment: Environment): Record<string, string> {

@@ -61,7 +61,7 @@ export function corsHeaders({ CORS_ORIGINS }: GatewayConfig): (request: Request)
     const anyOrigin = [allowOrigin, '*', ...exposed];
     return () => anyOrigin;
   }
-  const origins = new Set(CORS_ORIGINS.split(',').map((origin) => origin.trim()));
+  const origins = new Set(CORS_ORIGINS);
   return ({ headers: { origin } }) => {
     const allowed = origin !== undefined && origins.has(origin) ? [allowOrigin, origin, ...exposed] : [];
     return ['Vary', 'Origin', ...allowed];

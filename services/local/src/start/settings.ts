@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { parseEnv } from 'node:util';
 import { blobsConfig } from '@granary/blobs/config';
 import { dataConfig } from '@granary/data/config';
 import { financeConfig } from '@granary/finance/config';
@@ -47,8 +49,10 @@ export const stackLauncher = {
   decides: (name: string) => decidedByBoth.test(name),
 } satisfies Launcher;
 
-/** Scripts in scripts/ read these. */
-const ofScripts = ['GRANARY_URL', 'GRANARY_APP', 'GRANARY_KEY'];
+/** Names the file .env that the script of a start has read into the environment. */
+const envFileVariable = 'GRANARY_ENV_FILE';
+/** Scripts in scripts/ read or set these. */
+const ofScripts = ['GRANARY_URL', 'GRANARY_APP', 'GRANARY_KEY', envFileVariable];
 
 const namesOfServices = (): Set<string> =>
   new Set(Object.values(serviceSchemas).flatMap((schema) => Object.keys(schema.shape)));
@@ -79,7 +83,7 @@ export function readSettings<L extends Launcher>(launcher: L, environment: Envir
       return (field?.safeParse(value).error?.issues ?? []).map(({ message }) => [name, message] as const);
     }),
   );
-  if (problems.length > 0) throw wrongConfig(problems);
+  if (problems.length > 0) throw wrongConfig(problems, set);
   return { own: readConfig(launcher.schema as L['schema'], set), services, warnings: warningsOf(launcher, set) };
 }
 
@@ -89,10 +93,14 @@ function warningsOf({ command, schema, decides }: Launcher, set: Record<string, 
     (name) => known.includes(name) && !(name in schema.shape) && decides(name) && !isOfOthers(name),
   );
   return [
-    ...misspeltSettings(Object.keys(set), [...known, ...ofScripts]),
+    ...misspeltSettings(Object.keys(set), [...known, ...ofScripts], namesIn(set[envFileVariable])),
     ...decided.map((name) => `${name} has no effect with ${command}, which sets it itself.`),
   ];
 }
+
+/** The names that a file of settings has. */
+const namesIn = (file: string | undefined): string[] =>
+  file === undefined ? [] : Object.keys(parseEnv(readFileSync(file, 'utf8')));
 
 /** Often set in developers' shells for other programs, so a warning would be noise. */
 const isOfOthers = (name: string): boolean => /^(DATABASE_URL|LISTEN|AWS_[A-Z_]+)$/.test(name);

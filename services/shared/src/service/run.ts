@@ -56,14 +56,21 @@ async function runCommand(commands: Commands, environment: Environment, log: Log
 const foreign =
   /^(OTEL|NODE|NPM|KUBERNETES|LC|XDG|SSL|AWS|GIT|JAVA|GRANARY_TEST)_|^(HOSTNAME|HOSTTYPE|SHELL|PATH|HOME|LANG|TERM|USER)$/i;
 
-/** A sentence for each variable of the environment that resembles a setting but is not one. */
-export function misspeltSettings(names: readonly string[], known: readonly string[]): string[] {
+/**
+ * A sentence for each variable of the environment that resembles a setting but is not one, and for each of `ownNames`, which
+ * only Granary reads, that is none.
+ */
+export function misspeltSettings(
+  names: readonly string[],
+  known: readonly string[],
+  ownNames: readonly string[] = [],
+): string[] {
   return names.flatMap((name) => {
     if (foreign.test(name)) return [];
     const meant = misspeltName(name, known) ?? misspeltName(name.replace(/^GRANARY_/i, ''), known);
     if (meant !== undefined) return [`${name} is not a setting of Granary. Did you mean ${meant}?`];
     const bare = name.replace(/^GRANARY_/, '');
-    if (bare === name || known.includes(name)) return [];
+    if (known.includes(name) || (bare === name && !ownNames.includes(name))) return [];
     return [`${name} is not a setting of Granary.${known.includes(bare) ? ` Did you mean ${bare}?` : ''}`];
   });
 }
