@@ -45,6 +45,7 @@ export const dataAccess = {
     'getOperationPrices',
     'getWritePrices',
     'createView',
+    'changeView',
     'listViews',
     'getView',
     'deleteView',

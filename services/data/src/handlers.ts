@@ -45,6 +45,7 @@ import { deleteDataset, getDataset, listDatasets, putDataset, type DatasetContex
 import { getSkills, putSkills, type SkillsContext } from './skills/skills';
 import { committerFor } from './commit/tracing';
 import type { UsagePublisher } from './usage/publisher';
+import { changeView } from './views/change-view';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
 import type { RootKey } from './keys/root-key';
 import { queriesNeeding } from './queries/index-use';
@@ -133,6 +134,26 @@ function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, 
   };
 }
 
+type ViewMethod = 'createView' | 'changeView' | 'listViews' | 'getView' | 'deleteView' | 'refreshView';
+
+function viewHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, ViewMethod> {
+  const { defaultRead, storage } = context;
+  return {
+    createView: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, createView(context, request, defaultRead)),
+    ),
+    changeView: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, changeView(context, request, defaultRead)),
+    ),
+    listViews: (request) => listViews(context, request),
+    getView: ({ appId, name }) => getView(context, appId, name),
+    deleteView: (request) => deleteView(context, request),
+    refreshView: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, refreshView(context, request)),
+    ),
+  };
+}
+
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
   const { pool, fast, committer, usage, defaultRead, storage } = context;
@@ -179,15 +200,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
 
     ...indexHandlers(context),
 
-    createView: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createView(context, request, defaultRead)),
-    ),
-    listViews: (request) => listViews(context, request),
-    getView: ({ appId, name }) => getView(context, appId, name),
-    deleteView: (request) => deleteView(context, request),
-    refreshView: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, refreshView(context, request)),
-    ),
+    ...viewHandlers(context),
     readView: (request, call) => readView(context, request, call),
 
     createQuery: needingSpace(storage, (request) =>

@@ -46,6 +46,7 @@ import { followCountryNetworks, forgetCountryNetworks } from './countries/countr
 import { UsagePublisher } from './usage/publisher';
 import { brokenViewsCheck } from './views/live/health';
 import { liveViewRows } from './views/live/live-rows';
+import { dropReplacement } from './views/replacement';
 import { buildViewJob } from './views/live/build-job';
 import type { JobHandler, JobKind } from './jobs/queue';
 import { renewInstantsJob } from './views/renew-instants';
@@ -160,6 +161,7 @@ const jobsOf = (
 ): Record<JobKind, JobHandler> => ({
   'index.build': { run: buildIndexJob, giveUp: giveUpBuild },
   'view.refresh': { run: buildViewJob },
+  'view.change': { run: buildViewJob, giveUp: dropReplacement },
   'encryption.rotate': { run: reEncryptJob(committer) },
   'instants.renew': { run: renewInstantsJob },
   'collection.drop': { run: dropCollectionJob, neverFails: true },

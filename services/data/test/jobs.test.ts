@@ -177,6 +177,7 @@ async function openQueue() {
 const everyKind = (handler: JobHandler): Record<JobKind, JobHandler> => ({
   'index.build': handler,
   'view.refresh': handler,
+  'view.change': handler,
   'encryption.rotate': handler,
   'instants.renew': handler,
   'collection.drop': handler,

@@ -158,6 +158,13 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
   createView: withBody('views', () => ({ name: newName(), source_collections: ['docs'], query: {} }), {
     query: { limit: 1 },
   }),
+  changeView: withBody(
+    async (app) => `views/${await newView(app)}`,
+    () => ({ query: { limit: 2 } }),
+    {
+      query: { limit: 1 },
+    },
+  ),
   deleteView: bare(async (app) => `views/${await newView(app)}`),
   refreshView: bare(async (app) => `views/${await newView(app)}/refresh`),
   createQuery: withBody('queries', () => ({ name: newName(), source_collection: 'docs', base_query: {} }), {

@@ -97,7 +97,7 @@ function makeView(): GeneratedView {
   }
 }
 
-/** Clients that write, erase, build views anew and replace them, until they are stopped. */
+/** Clients that write, erase, build views anew, change and replace them, until they are stopped. */
 class Clients {
   acknowledged = 0;
   private isStopped = false;
@@ -152,9 +152,17 @@ class Clients {
   private async changeViews(): Promise<void> {
     const view = views[random(views.length)]!;
     const path = `/apps/${appId}/views/${view.name}`;
-    if (random(3) > 0) {
+    const choice = random(4);
+    if (choice > 1) {
       const answer = await call('POST', `${path}/refresh`);
       expect([202, 404, undefined]).toContain(answer?.status);
+    } else if (choice === 1) {
+      const mode = view.mode === 'live' ? 'lazy' : 'live';
+      await call('PUT', path, { query: {}, source_collections: ['base'], refresh_mode: mode });
+      const { query, sourceCollections } = view;
+      const own = { query, source_collections: sourceCollections, refresh_mode: view.mode };
+      const back = await definite('PUT', path, own);
+      expect([200, 202, 404]).toContain(back.status);
     } else {
       const gone = await call('DELETE', path);
       expect([200, 404, undefined]).toContain(gone?.status);

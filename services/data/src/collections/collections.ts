@@ -234,7 +234,7 @@ export async function deleteCollection(
     }
     const users = await rows<{ kind: string; name: string }>(
       tx,
-      sql`select 'view' as kind, name from view where app_number = ${app.number} and ${found.name} = any(source_collections)
+      sql`select distinct 'view' as kind, ltrim(name, '~') as name from view where app_number = ${app.number} and ${found.name} = any(source_collections)
           union all
           select distinct 'query', name from query where app_number = ${app.number} and ${readsCollection(found.name)}
           order by 1, 2 limit 100`,

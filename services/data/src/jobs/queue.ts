@@ -12,7 +12,16 @@ export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 export const TOO_MANY_JOBS = 'TOO_MANY_JOBS';
 
 export type JobKind =
-  'index.build' | 'view.refresh' | 'encryption.rotate' | 'instants.renew' | 'collection.drop' | 'app.drop';
+  | 'index.build'
+  | 'view.refresh'
+  | 'view.change'
+  | 'encryption.rotate'
+  | 'instants.renew'
+  | 'collection.drop'
+  | 'app.drop';
+
+/** Jobs that users ask for, and that are refused where too many wait. */
+const refusable: ReadonlySet<JobKind> = new Set(['index.build', 'view.refresh', 'view.change', 'encryption.rotate']);
 
 export interface JobContext {
   pool: Pool;
@@ -73,8 +82,7 @@ export async function enqueueJob(
   options: JobOptions = {},
 ): Promise<string> {
   // Drops are never refused: the collection or app is deleted already.
-  const mayBeRefused =
-    (kind === 'view.refresh' || kind === 'index.build' || kind === 'encryption.rotate') && !options.isRequired;
+  const mayBeRefused = refusable.has(kind) && !options.isRequired;
   if (mayBeRefused) await checkWaiting(tx, app.number);
   const ticketId = options.ticketId || newTicket('j', app.number);
   const subject = options.subject ?? null;

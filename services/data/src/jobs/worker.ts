@@ -17,7 +17,7 @@ const retryPauseMaxS = 60;
 /** From a poll to the next one while all workers of the process are idle. */
 const pollMs = 250;
 /** Jobs that need disk space: on a full disk they wait, and only jobs that free it run. */
-const needingSpace: readonly JobKind[] = ['index.build', 'view.refresh', 'encryption.rotate'];
+const needingSpace: readonly JobKind[] = ['index.build', 'view.refresh', 'view.change', 'encryption.rotate'];
 /** Advisory lock during the choice of a job, so that two workers do not take jobs of one app at once. */
 const takingLock = 7_265_003;
 

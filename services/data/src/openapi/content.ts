@@ -65,7 +65,7 @@ export async function readContent(tx: Queryable, app: App, isPrivateShown: boole
     tx,
     sql`select name, read_access = 'private' as "isPrivate", source_collections as sources, query_text as "queryText",
           variables_text as "variablesText"
-        from view where app_number = ${app.number}${shown} order by name`,
+        from view where app_number = ${app.number} and replaces is null${shown} order by name`,
   );
   const queries = await rows<DescribedQuery>(
     tx,

@@ -1,8 +1,9 @@
 import { notFound } from '@granary/shared/errors';
-import { execute, row, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { expectStatementTimeout } from '@granary/shared/postgres/pool-client';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
+import { lockApp } from '../catalog/app-lock';
 import { COLLECTION_NOT_FOUND, findCollections, type CollectionRef } from '../catalog/collection';
 import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
@@ -10,6 +11,7 @@ import { JobInterruptedError } from '../jobs/queue';
 import { parseViewQuery } from './language/view-query';
 import { layoutOf, type ViewLayout } from './layout';
 import { planView, type ViewPlan } from './plan/view-plan';
+import { takePlace } from './replacement';
 import { rowTexts, type ComputedRow } from './row-texts';
 import { viewRows } from './sql/view-sql';
 import { addKeyColumns, createViewTable, indexRows, insertRows, nextTableNumber, type ViewTable } from './tables';
@@ -38,7 +40,7 @@ export interface BuildObserver {
   filled(rows: number): Promise<void>;
 }
 
-export const deletedView = () => notFound(VIEW_NOT_FOUND, 'The view was deleted');
+export const deletedView = () => notFound(VIEW_NOT_FOUND, 'The view was deleted, or changed again');
 
 /** Creates the table of a build, which the view names from then on: a crash leaves it to the next. */
 export function beginBuild(pool: Pool, number: bigint): Promise<Build> {
@@ -156,10 +158,21 @@ export async function indexBuild(
   }
 }
 
-async function swap(pool: Pool, build: Build, { rows, layout, at }: Filled): Promise<void> {
+/** Gives a view the rows of its build. What replaces a view takes its place in the same transaction. */
+async function swap(pool: Pool, build: Build, filled: Filled): Promise<void> {
+  const { view } = build;
+  if (view.replaces === null) return swapRows(pool, pool, build, filled);
+  await retriedTransaction(pool, async (tx) => {
+    await lockApp(tx, view.appNumber);
+    await swapRows(tx, pool, build, filled);
+    await takePlace(tx, view);
+  });
+}
+
+async function swapRows(db: Queryable, pool: Pool, build: Build, { rows, layout, at }: Filled): Promise<void> {
   const { view, table } = build;
   const swapped = await execute(
-    pool,
+    db,
     sql`update view set table_number = building_table_number, building_table_number = null, row_count = ${rows},
           layout_text = ${JSON.stringify(layout)}, status = 'ready', error = null, refreshed_at = ${at}
         where number = ${view.number} and building_table_number = ${table.number}`,

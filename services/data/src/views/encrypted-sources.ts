@@ -29,8 +29,8 @@ export async function viewUsing(
 ): Promise<string | undefined> {
   const views = await rows<ViewRow>(
     db,
-    sql`select name, query_text, source_collections from view
-        where app_number = ${appNumber} and ${collection} = any(source_collections) order by name`,
+    sql`select ltrim(name, '~') as name, query_text, source_collections from view
+        where app_number = ${appNumber} and ${collection} = any(source_collections) order by 1`,
   );
   return views.find(({ query_text: text, source_collections: sources }) =>
     viewUses(parseViewQuery(readJsonText(Buffer.from(text), 'query'), sources), collection, field.split('.')),

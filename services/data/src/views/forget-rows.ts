@@ -15,12 +15,13 @@ export async function forgetViewRows(tx: Connection, app: App, collection: strin
     tx,
     sql`with lazy as (
           update view set table_number = null, building_table_number = null, row_count = 0, status = 'building', refreshed_at = null
-          where ${ofCollection} and refresh_mode = 'lazy' returning number, name
+          where ${ofCollection} and refresh_mode = 'lazy' returning number, name, replaces
         ), live as (
           update view set building_table_number = null
-          where ${ofCollection} and refresh_mode = 'live' and building_table_number is not null returning number, name
+          where ${ofCollection} and refresh_mode = 'live' and building_table_number is not null returning number, name, replaces
         )
-        select number, name from lazy union all select number, name from live`,
+        -- The job that builds a replacement begins again by itself.
+        select number, name from (select * from lazy union all select * from live) v where replaces is null`,
   );
   for (const { number, name } of views) await enqueueRefresh(tx, app, number, name, { isRequired: true });
   return views.length;

@@ -26,13 +26,20 @@ export interface ViewRef {
   createdAt: Date;
   refreshedAt: Date | null;
   readPriceText: string | null;
+  /** The number of the view whose place it takes once it is filled; null for a view. */
+  replaces: bigint | null;
   /** Whether anything of its application has a price. */
   mayHavePrices: boolean;
   /** Changes whenever the row does: with each refresh, and each change of its definition. */
   state: string;
 }
 
-export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, v.name, v.query_text as "queryText",
+/** The name that a replacement has until it takes the place of its view; no view can have it. */
+export const replacementName = (name: string): string => `~${name}`;
+/** The name of the view `v`, or of the one that it replaces. */
+export const shownName = sql`ltrim(v.name, '~')`;
+
+export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, ${shownName} as name, v.replaces, v.query_text as "queryText",
   v.source_collections as "sourceCollections", v.refresh_mode as "refreshMode", v.variables_text as "variablesText",
   v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.layout_text as "layoutText",
   v.row_count as "rowCount",
@@ -52,7 +59,8 @@ export const viewsWithApp = sql`view v join application a on a.number = v.app_nu
 export function findView(db: Queryable, app: { number: bigint }, name: string): Promise<ViewRef | undefined> {
   return row<ViewRef>(
     db,
-    sql`select ${viewColumns} from ${viewsWithApp} where v.app_number = ${app.number} and v.name = ${name}`,
+    sql`select ${viewColumns} from ${viewsWithApp} where v.app_number = ${app.number} and v.name = ${name}
+        and v.replaces is null`,
   );
 }
 

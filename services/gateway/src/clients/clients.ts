@@ -70,6 +70,7 @@ const repeatable: MethodNames = {
     'rebuildIndex',
     'rotateDataKey',
     'createView',
+    'changeView',
     'listViews',
     'getView',
     'refreshView',

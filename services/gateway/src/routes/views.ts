@@ -4,7 +4,6 @@ import { newTicket } from '@granary/shared/ids';
 import { accepted, json, jsonText } from '../http/answer';
 import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
 import { mayPublish, requirePermission } from '../pipeline/access';
-import { publishedAs } from '../validation/published-as';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
 import { bodyLimits, route } from '../pipeline/route';
@@ -14,7 +13,6 @@ import {
   accessPolicySchema,
   exampleTicket,
   exampleTime,
-  nameSchema,
   objectSchema,
   recordsSchema,
   successSchema,
@@ -22,38 +20,11 @@ import {
   timeSchema,
 } from '../validation/schemas';
 import { priceConfigSchema, priceJson, readPriceOf } from '../validation/index-prices';
+import { refreshModes, variablesSchema, viewDefinition } from '../validation/view-definition';
+import { changeViewRoute } from './view-change';
 import { memberBytes } from '../validation/json-members';
-import { viewQuery } from '../validation/view-query';
 import { publicQueryErrors } from './documents';
-import { paymentHeaders, paymentResponses, read } from './reads';
-
-const refreshModes = ['live', 'lazy'] as const;
-
-const variablesSchema = z
-  .record(z.string(), z.string())
-  .describe('By name of a URL parameter: the path of the field that it filters, perhaps with an operator as a suffix');
-
-const ownPrice =
-  'The price of every read without a key that has `Read`; needs `Admin`. Absent or `{}`: the prices of what it reads';
-
-const createSchema = z.strictObject({
-  name: nameSchema,
-  query: publishedAs(objectSchema, viewQuery),
-  source_collections: z
-    .array(nameSchema)
-    .min(1)
-    .max(16)
-    .describe('The collections that the query reads: its base and those that it joins'),
-  refresh_mode: z
-    .enum(refreshModes)
-    .nullish()
-    .describe(
-      '`lazy`, the default: a task fills it when it is made and at each refresh. `live`: it changes in the transaction of each write; a query that cannot is refused',
-    ),
-  variables: variablesSchema.nullish(),
-  access_policy: accessPolicySchema.nullish(),
-  read_price_config: priceConfigSchema.nullish().describe(ownPrice),
-});
+import { paidReadHeaders, paymentResponses, read } from './reads';
 
 const exampleView = {
   name: 'by_stars',
@@ -148,11 +119,11 @@ export const viewRoutes = [
     auth: { kind: 'reader' },
     query: {
       reserved: selectableQuery.extend({
-        filter: z.string().optional().describe('A filter in the language of `find`, as JSON text'),
+        filter: z.string().min(1).optional().describe('A filter in the language of `find`, as JSON text'),
       }),
       others: { name: 'variables', description: 'The variables of the view, by name', example: { stars: 5 } },
     },
-    headers: { ...revalidationHeader, ...paymentHeaders },
+    headers: { ...revalidationHeader, ...paidReadHeaders },
     responses: {
       200: { description: 'A page of rows', schema: rowsSchema, headers: pageEtagHeader },
       ...unchangedPage,
@@ -176,7 +147,7 @@ export const viewRoutes = [
     headers: idempotencyHeader,
     body: {
       kind: 'json',
-      schema: createSchema,
+      schema: viewDefinition,
       example: {
         name: 'by_stars',
         source_collections: ['notes'],
@@ -272,6 +243,7 @@ export const viewRoutes = [
       return json(200, viewJson(await clients.data.getView(request, call)));
     },
   }),
+  changeViewRoute,
   route({
     method: 'DELETE',
     path: '/apps/{app_id}/views/{view_name}',

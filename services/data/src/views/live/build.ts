@@ -10,6 +10,7 @@ import { abandonedBuild, deletedView, indexBuild, type Build } from '../build';
 import { layoutOf, readLayout } from '../layout';
 import { planView } from '../plan/view-plan';
 import { addKeyColumns, createViewTable, nextTableNumber } from '../tables';
+import { takePlace } from '../replacement';
 import { parseVariables } from '../variables';
 import { viewColumns, viewsWithApp, type ViewRef } from '../view';
 import { changeCte, changesBetween, noChanges } from './changes';
@@ -217,6 +218,7 @@ async function switchOn(pool: Pool, build: LiveBuild): Promise<void> {
             where number = ${view.number} and building_table_number = ${table.number}`,
       );
       if (switched === 0) throw await abandonedBuild(pool, build);
+      await takePlace(tx, view);
       await bumpCatalogRevision(tx, view.appNumber);
     },
     { statementTimeoutMs: 60_000 },
