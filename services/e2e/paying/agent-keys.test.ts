@@ -130,6 +130,45 @@ describe.each(transports)('agent keys (%s)', (transport) => {
     expect(await wallet(payer)).toMatchObject({ total_spent: 2_002 + cost });
   });
 
+  test('repetitions of a read under one Idempotency-Key wait for the first, get its answer, and pay once', async () => {
+    await fund(10_000);
+    const key = await agentKey({ spend_allowance: 1_001 });
+    const headers = { 'idempotency-key': 'one' };
+    const answers = await Promise.all(Array.from({ length: 6 }, () => read(key, '', headers)));
+    expect(answers.map(({ status, text }) => [status, text])).toEqual(Array(6).fill([200, answers[0]!.text]));
+    const replayed = (answer: (typeof answers)[number]) => answer.headers.get('idempotency-replayed') === 'true';
+    expect(answers.filter(replayed)).toHaveLength(5);
+    // The answer stays as it was, also when the allowance is spent; another read under the key is refused.
+    await target.store('films', [{ id: 'two', title: 'Aliens' }]);
+    const again = await read(key, '', headers);
+    expect([again.status, again.text, replayed(again)]).toEqual([200, answers[0]!.text, true]);
+    expect((await read(key, '?limit=1', headers)).body.code).toBe('IDEMPOTENCY_KEY_REUSED');
+    expect((await read(key, '', { 'idempotency-key': 'two' })).body.details?.reason).toBe('allowance_spent');
+    expect(await wallet(payer)).toMatchObject({ balance: 8_999, total_spent: 1_001 });
+    expect(await openHolds()).toBe(0);
+  });
+
+  test('a read that fails under an Idempotency-Key is not paid, and the next one under it is', async () => {
+    await fund(10_000);
+    const key = await agentKey();
+    const headers = { 'idempotency-key': 'failing' };
+    const failed = await read(key, '?nope=1', headers);
+    expect(failed.status).toBe(400);
+    expect((await read(key, '', headers)).status).toBe(200);
+    expect(await wallet(payer)).toMatchObject({ balance: 8_999 });
+    // A page that is too long to be kept is paid for each time.
+    await target.store('films', [
+      { id: 'long', text: 'x'.repeat(1_000_000) },
+      { id: 'longer', text: 'y'.repeat(100_000) },
+    ]);
+    for (const balance of [7_998, 6_997]) {
+      const answer = await read(key, '', { 'idempotency-key': 'long' });
+      expect([answer.status, answer.headers.get('idempotency-replayed')]).toEqual([200, null]);
+      expect(await wallet(payer)).toMatchObject({ balance });
+    }
+    expect(await openHolds()).toBe(0);
+  });
+
   test('a key pays within its limits, and is refused with the first reason of their order, at no cost', async () => {
     const past = new Date(Date.now() - 1_000).toISOString();
     const future = new Date(Date.now() + 3_600_000).toISOString();

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -120,6 +120,46 @@ test('each call may be repeated whose answer was lost: nothing is reserved or pa
   await expect(
     payments.completeSpend({ reservation: second, amountsUtia: [price.toString()] }, call()),
   ).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+  expect(await wallet(payer)).toMatchObject({ balance: '8999', totalSpent: '1001' });
+  expect(await openHolds()).toBe(0n);
+});
+
+test('a payment of a request that may be repeated is made once, whichever step its process ends in', async () => {
+  const [payer, target] = [await newPayer(10_000n), `target-${randomUUID()}`];
+  const repeats = { identifier: randomBytes(32), requestHash: randomBytes(32) };
+  const newRequest = () => ({ ...requestOf(payer, target), repeats });
+  const answer = Buffer.from('the page');
+  const amountsUtia = [price.toString()];
+  // The process ends after the money has moved, before that is noted, and cancels what it can.
+  const reservation = await payments.reserveSpend(newRequest(), call());
+  lostAnswers = 1;
+  await expect(payments.completeSpend({ reservation, amountsUtia, answer }, call())).rejects.toMatchObject({
+    code: 'INTERNAL',
+  });
+  await payments.cancelSpend(reservation, call());
+  const repeated = await payments.reserveSpend(newRequest(), call());
+  expect(repeated).toMatchObject({ isPaid: true, answer });
+  expect(await wallet(payer)).toMatchObject({ balance: '8999', totalSpent: '1001' });
+  expect(await openHolds()).toBe(0n);
+  const other = { ...newRequest(), repeats: { ...repeats, requestHash: randomBytes(32) } };
+  await expect(payments.reserveSpend(other, call())).rejects.toMatchObject({ reason: 'IDEMPOTENCY_KEY_REUSED' });
+});
+
+test('a request that may be repeated is made anew once the first has been cancelled, or its process has ended', async () => {
+  const [payer, target] = [await newPayer(10_000n), `target-${randomUUID()}`];
+  const repeats = { identifier: randomBytes(32), requestHash: randomBytes(32) };
+  const newRequest = () => ({ ...requestOf(payer, target), repeats, lastsMs: 0 });
+  const first = await payments.reserveSpend(newRequest(), call());
+  await expect(payments.reserveSpend(newRequest(), call())).rejects.toMatchObject({ reason: 'REQUEST_IN_PROGRESS' });
+  await payments.cancelSpend(first, call());
+  const second = await payments.reserveSpend(newRequest(), call());
+  expect(second.isPaid).toBeUndefined();
+  // It is neither completed nor cancelled: its row is free a while after the hold has expired.
+  const third = await eventually(() => payments.reserveSpend(newRequest(), call()).catch(() => undefined), 60_000);
+  await payments.completeSpend(
+    { reservation: third, amountsUtia: [price.toString()], answer: Buffer.from('page') },
+    call(),
+  );
   expect(await wallet(payer)).toMatchObject({ balance: '8999', totalSpent: '1001' });
   expect(await openHolds()).toBe(0n);
 });

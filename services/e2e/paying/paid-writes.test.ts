@@ -310,6 +310,28 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
     expect([await total(), await earned()]).toEqual([2, 2 * appShare]);
   });
 
+  test('repetitions of a write at once are paid once, with the last of the allowance of an agent key', async () => {
+    const { key, wallet } = await newAgent(4 * premium, { spend_allowance: 2 * premium });
+    const headers = { 'x-agent-key': key };
+    const upload = () =>
+      write('POST', `/api/apps/${app.appId}/blobs/posts`, 'hello', {
+        'content-type': 'text/plain',
+        'idempotency-key': 'upload',
+        ...headers,
+      });
+    const requests = [
+      () => write('POST', '/store', store([{ id: 'one', author: 'ada' }]), { 'idempotency-key': 'store', ...headers }),
+      upload,
+    ];
+    for (const request of requests) {
+      const before = await wallet();
+      const answers = await Promise.all(Array.from({ length: 6 }, request));
+      expect(answers.map(({ status }) => status)).toEqual(Array<number>(6).fill(202));
+      expect(answers.filter((answer) => answer.headers.get('idempotency-replayed') !== 'true')).toHaveLength(1);
+      expect(await wallet()).toBe(before - premium);
+    }
+  });
+
   test('what an agent key paid with the last of its allowance is answered again by its Idempotency-Key', async () => {
     const { key, wallet } = await newAgent(4 * premium, { spend_allowance: 3 * premium });
     const headers = (idempotency: string) => ({ 'x-agent-key': key, 'idempotency-key': idempotency });

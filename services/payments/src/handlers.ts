@@ -6,13 +6,13 @@ import { offeredNetworks, offerRead, type OfferSettings } from './quotes/offers'
 import { settleRequirements, type FacilitatorOptions } from './settlement/facilitator';
 import type { RequestPayments } from './settlement/payments';
 import type { PaymentVerification } from './settlement/verify-payment';
-import type { AgentPayments } from './spending/agent-payments';
+import type { RepeatedSpends } from './spending/repeated-spends';
 import type { Verifier } from './verify/verifier';
 
 export interface HandlerOptions {
   prices: OperationPriceList & Pick<PaymentsConfig, 'ENCRYPTED_INDEX_UTIA'>;
   offers: OfferSettings;
-  agentPayments: AgentPayments;
+  spending: RepeatedSpends;
   verifier: Verifier;
   requestPayments: RequestPayments;
   facilitator: FacilitatorOptions;
@@ -22,7 +22,7 @@ export interface HandlerOptions {
 export function paymentsHandlers({
   prices,
   offers,
-  agentPayments,
+  spending,
   verifier,
   requestPayments,
   facilitator,
@@ -42,17 +42,17 @@ export function paymentsHandlers({
     settleRequirements: async ({ body, maySettleOthers }) => ({
       resultJson: JSON.stringify(await settleRequirements(facilitator, body, maySettleOthers)),
     }),
-    reserveSpend: (request, call) => agentPayments.reserve(request, call),
+    reserveSpend: (request, call) => spending.reserve(request, call),
     completeSpend: async (reservation, call) => {
-      await agentPayments.complete(reservation, call);
+      await spending.complete(reservation, call);
       return {};
     },
     cancelSpend: async (reservation, call) => {
-      await agentPayments.cancel(reservation, call);
+      await spending.cancel(reservation, call);
       return {};
     },
     resolveSpend: async (request, call) => {
-      await agentPayments.resolve(request, call);
+      await spending.resolve(request, call);
       return {};
     },
     priceEncryptedIndex: () => Promise.resolve({ amountUtia: prices.ENCRYPTED_INDEX_UTIA.toString() }),

@@ -30,6 +30,7 @@ import { checkSettlement, observeSettlement } from './settlement/observe-settlem
 import { startSettlement } from './settlement/start-settlement';
 import { acceptedAssets, openNetworks, ratesOf } from './settlement-networks';
 import { AgentPayments } from './spending/agent-payments';
+import { RepeatedSpends, startForgettingSpends } from './spending/repeated-spends';
 import { startResolvingWrites } from './spending/held-writes';
 import { Verifier } from './verify/verifier';
 
@@ -108,22 +109,29 @@ export async function startPayments(
       areKnown: networks.areKnown,
       everyMs: overrides.settleEveryMs,
     });
+    const agentPayments = new AgentPayments({ ...config, ledger, data, now });
     const payments: Implementation<PaymentsDefinition> = {
       definition: paymentsDefinition,
       access,
       handlers: paymentsHandlers({
-        ...{ prices: config, offers, verifier, agentPayments: new AgentPayments({ ...config, ledger, data, now }) },
+        ...{
+          prices: config,
+          offers,
+          verifier,
+          spending: new RepeatedSpends(pool, agentPayments, config.AGENT_RESERVATION_MS),
+        },
         ...settlement,
       }),
     };
     const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
     const unobserve = observeSettlement(pool);
     const rotation = startQuoteKeyRotation(pool, log);
+    const forgetting = startForgettingSpends(pool, log);
     const { resolveEveryMs = usualResolveEveryMs } = overrides;
     const resolving = startResolvingWrites({ pool, log, now, ledger, data, everyMs: resolveEveryMs });
     const stop = async () => {
       unobserve();
-      await Promise.all([settlement.stop(), rotation.stop(), resolving.stop()]);
+      await Promise.all([settlement.stop(), rotation.stop(), forgetting.stop(), resolving.stop()]);
       await networks.stop();
       clients.close();
     };

@@ -148,7 +148,7 @@ function commonResponses(route: Route): Record<number, ResponseDoc> {
     ...('Idempotency-Key' in headers && {
       409: {
         description: 'The same request is still running, or was signed before',
-        codes: ['REQUEST_IN_PROGRESS', ...(isSignable(route) ? ['SIGNATURE_USED' as const] : [])],
+        codes: ['REQUEST_IN_PROGRESS', ...(isSignable(route) && method !== 'GET' ? ['SIGNATURE_USED' as const] : [])],
       },
       422: { description: 'The Idempotency-Key was used for another request', codes: ['IDEMPOTENCY_KEY_REUSED'] },
     }),

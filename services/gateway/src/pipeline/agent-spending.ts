@@ -1,6 +1,8 @@
 import { Batcher, type ItemResult } from '@granary/shared/concurrency/batcher';
 import { ServiceError } from '@granary/shared/errors';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import type { CompleteSpendRequest } from '@granary/shared/gen/granary/payments/v1/CompleteSpendRequest';
+import type { RepeatedRequest } from '@granary/shared/gen/granary/payments/v1/RepeatedRequest';
 import type { SpendReservation } from '@granary/shared/gen/granary/payments/v1/SpendReservation';
 import { newDocumentId } from '@granary/shared/ids';
 import { message, newCall, type Call, type Client } from '@granary/shared/rpc/types';
@@ -24,6 +26,8 @@ export interface Spend {
   /** The part of the application in millionths; undefined: the default. */
   appSharePpm: number | undefined;
   requestId: string;
+  /** Of a request with an Idempotency-Key: who sends which, and what is asked for. */
+  repeats?: RepeatedRequest | undefined;
 }
 
 /** What an agent key is to pay for a write. */
@@ -36,8 +40,13 @@ export interface WriteSpend extends Spend {
 
 /** A payment that is reserved, to be completed or cancelled. */
 export interface ReservedSpend {
-  /** Resolves when it is paid. Rejects with PAYMENT_REFUSED, or UNAVAILABLE where the outcome is unknown. */
-  complete(): Promise<void>;
+  /** The same request has paid before, and a read was answered so: nothing is reserved. */
+  paidBefore?: { answer: Buffer | undefined };
+  /**
+   * Resolves when it is paid. The answer to a read that may be repeated is kept for that. Rejects with PAYMENT_REFUSED, or
+   * UNAVAILABLE where the outcome is unknown.
+   */
+  complete(answer?: Buffer): Promise<void>;
   /** Resolves when nothing of it is held back any more. */
   cancel(): Promise<void>;
 }
@@ -63,8 +72,12 @@ export class AgentSpending {
     private readonly timeoutMs: number,
   ) {}
 
-  /** Rejects with PAYMENT_REFUSED and the reason, OVERLOADED, UNAVAILABLE. */
+  /**
+   * Rejects with PAYMENT_REFUSED and the reason, OVERLOADED, UNAVAILABLE; where the request may be repeated also with
+   * IDEMPOTENCY_KEY_REUSED, REQUEST_IN_PROGRESS, TOO_MANY_REQUESTS.
+   */
   async reserve(spend: Spend): Promise<ReservedSpend> {
+    if (spend.repeats) return this.reserveOnce(spend);
     const name = `${spend.agent.keyId}/${spend.targetAppId}/${spend.appSharePpm ?? ''}`;
     let flow = this.flows.get(name);
     if (!flow) {
@@ -91,12 +104,28 @@ export class AgentSpending {
     const call = () => newCall(requestId, this.timeoutMs);
     const request = { ...requestOf([spend]), lastsMs, writeTicketId: ticketId };
     const reservation = await payments.reserveSpend(request, call());
+    if (reservation.isPaid) return paidBefore(reservation);
     const completed = { reservation, amountsUtia: [amountUtia] };
     return {
       complete: async () => void (await payments.completeSpend(completed, call())),
       // Without an answer to these, payments asks data once the write should have ended.
       cancel: () => payments.cancelSpend(reservation, call()).then(done, done),
       resolve: () => void payments.resolveSpend(completed, call()).then(done, done),
+    };
+  }
+
+  /** Reserves what a request that may be repeated costs, in a reservation of its own. */
+  private async reserveOnce(spend: Spend): Promise<ReservedSpend> {
+    const { payments } = this;
+    const call = () => newCall(spend.requestId, this.timeoutMs);
+    const reservation = await payments.reserveSpend(requestOf([spend]), call());
+    if (reservation.isPaid) return paidBefore(reservation);
+    const completed = { reservation, amountsUtia: [spend.amountUtia] };
+    return {
+      complete: async (answer) =>
+        void (await payments.completeSpend(message<CompleteSpendRequest>({ ...completed, answer }), call())),
+      // Without an answer the reservation expires; what is paid already stays paid.
+      cancel: () => payments.cancelSpend(reservation, call()).then(done, done),
     };
   }
 
@@ -137,8 +166,16 @@ export class AgentSpending {
 
 const done = () => undefined;
 
+const paidBefore = ({ answer }: SpendReservation): HeldSpend => ({
+  paidBefore: { answer },
+  complete: () => Promise.resolve(),
+  cancel: () => Promise.resolve(),
+  resolve: done,
+});
+
+/** `repeats` is of a payment that is reserved by itself. */
 function requestOf(spends: readonly Spend[]): ReserveSpendRequest {
-  const [{ agent, targetAppId, appSharePpm }] = spends as [Spend];
+  const [{ agent, targetAppId, appSharePpm, repeats }] = spends as [Spend];
   return message<ReserveSpendRequest>({
     paymentId: newDocumentId(),
     atMs: String(Date.now()),
@@ -149,6 +186,7 @@ function requestOf(spends: readonly Spend[]): ReserveSpendRequest {
     amountsUtia: spends.map(({ amountUtia }) => amountUtia),
     appSharePpm,
     lastsMs: 0,
+    repeats,
   });
 }
 

@@ -22,7 +22,7 @@ import {
 } from '../validation/schemas';
 import { idempotencyOfWrite, paidWriteResponses, payForWrite } from './paid-writes';
 import type { WriteTerms } from './priced-write';
-import { paymentHeaders, paymentResponses, read } from './reads';
+import { paidReadHeaders, paymentHeaders, paymentResponses, read } from './reads';
 
 /** `app_id::name` */
 const rootPattern = new RegExp(`${appIdPattern.source.slice(0, -1)}::${namePattern.source.slice(1)}`);
@@ -186,7 +186,7 @@ export const documentRoutes = [
         example: { id: 'first' },
       },
     },
-    headers: { ...revalidationHeader, ...paymentHeaders },
+    headers: { ...revalidationHeader, ...paidReadHeaders },
     responses: {
       200: { description: 'A page of documents', schema: recordsSchema, headers: pageEtagHeader },
       ...unchangedPage,

@@ -5,18 +5,20 @@ import { jsonBytes, type Answer } from '../http/answer';
 import type { AppCaller } from '../pipeline/access';
 import { isPaymentRefused, type ReservedSpend, type Spend } from '../pipeline/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
+import { replayedHeader } from '../pipeline/idempotency';
 import {
   amountOf,
   isPaymentRequired,
   paymentRequiredAnswer,
   readOf,
+  repeatedRequest,
   shareOf,
   type PaymentRequired,
   type ReadByUrl,
 } from './payment-required';
 import { agentOf, paymentMeansIn, paymentWith } from './payment-means';
 import { paidHeaders } from './x402-answers';
-import { payByPayment } from './x402-reads';
+import { keptBytesMax, payByPayment } from './x402-reads';
 
 /** How often a price that has grown since it was reserved is reserved again. */
 const attemptsMax = 2;
@@ -55,9 +57,11 @@ async function payByKey(
     let reserved: ReservedSpend | undefined;
     try {
       reserved = await gateway.agentSpending.reserve(spendOf(agent, request, price));
+      const { answer } = reserved.paidBefore ?? {};
+      if (answer) return paidPage({ json: answer }, replayedHeader(true));
       const page = await read(amountOf(price));
       if (request.outgoing.destroyed) throw clientDisconnected();
-      await reserved.complete();
+      await reserved.complete(page.json.length <= keptBytesMax ? page.json : undefined);
       return paidPage(page);
     } catch (error) {
       await reserved?.cancel();
@@ -69,9 +73,14 @@ async function payByKey(
   }
 }
 
-const spendOf = (agent: AppCaller, { path, call }: ReadByUrl, price: PaymentRequired): Spend => ({
-  ...{ agent, targetAppId: path.app_id, amountUtia: amountOf(price), requestId: call.requestId },
+const spendOf = (agent: AppCaller, request: ReadByUrl, price: PaymentRequired): Spend => ({
+  agent,
+  targetAppId: request.path.app_id,
+  amountUtia: amountOf(price),
   appSharePpm: shareOf(price),
+  requestId: request.call.requestId,
+  repeats: repeatedRequest(readOf(request), agent),
 });
 
-const paidPage = ({ json: page }: PageResponse): Answer => jsonBytes(200, page, paidHeaders);
+const paidPage = ({ json: page }: Pick<PageResponse, 'json'>, headers: Record<string, string> = {}): Answer =>
+  jsonBytes(200, page, { ...paidHeaders, ...headers });

@@ -9,8 +9,15 @@ import { isPaymentRefused } from '../pipeline/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { paymentIn } from '../pipeline/payment-header';
 import { paymentByGrant, userKeyIn } from './grant-payments';
-import { amountOf, paymentRequiredAnswer, shareOf, type PaymentRequired, type PricedRequest } from './payment-required';
-import type { PaidOperation } from './priced-write';
+import {
+  amountOf,
+  paymentRequiredAnswer,
+  repeatedRequest,
+  shareOf,
+  type PaymentRequired,
+  type PricedRequest,
+} from './payment-required';
+import { unlessRequired, type PaidOperation } from './priced-write';
 import { paidHeaders, paymentOf, type RequestPayment } from './x402-answers';
 import { payUpfront } from './x402-writes';
 
@@ -106,7 +113,14 @@ async function payByKey(
       // The write, and then the payment.
       lastsMs: (isStreamed ? uploadMs + restOfUploadMs : timeoutMs) + timeoutMs,
       ticketId,
+      repeats: repeatedRequest(priced, agent),
     });
+    // What was paid for is done: its answer is kept.
+    if (held.paidBefore) {
+      return (
+        (await unlessRequired(run({ isPaid: false, call }))) ?? (await paymentRequiredAnswer(gateway, priced, price))
+      );
+    }
     try {
       // What was begun is ended, also when the client has gone: else it might be written and not paid.
       const own = newCall(call.requestId, timeoutMs);

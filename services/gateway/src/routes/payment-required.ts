@@ -2,13 +2,15 @@ import { hash } from 'node:crypto';
 import { endOfTurn } from '@granary/shared/concurrency/turn';
 import { ServiceError } from '@granary/shared/errors';
 import type { OfferReadRequest } from '@granary/shared/gen/granary/payments/v1/OfferReadRequest';
+import type { RepeatedRequest } from '@granary/shared/gen/granary/payments/v1/RepeatedRequest';
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
 import { toText } from '@granary/shared/json/value';
 import { message } from '@granary/shared/rpc/types';
 import { configuredUrl } from '../http/address';
 import { jsonBytes, type Answer } from '../http/answer';
-import type { AnyReader, Caller } from '../pipeline/access';
+import type { AnyReader, AppCaller, Caller } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
+import { callerName, idempotencyKey } from '../pipeline/idempotency';
 import { hasPayment } from '../pipeline/payment-header';
 import { requestContextOf } from '../pipeline/request-context';
 import { canonicalPathOf, type RouteRequest } from '../pipeline/route';
@@ -53,6 +55,19 @@ export async function purchaseOf(
     isUpfront: kind !== 'read',
     networks: names.length === 0 ? undefined : { names: [...names] },
   });
+}
+
+/** What the Idempotency-Key of a request repeats, where an agent key pays for it; undefined without one. */
+export function repeatedRequest(
+  { request, appId, requestHash = requestHashOf(request) }: PricedRequest,
+  agent: AppCaller,
+): RepeatedRequest | undefined {
+  const key = idempotencyKey(request);
+  if (key === '') return undefined;
+  const { caller } = request;
+  const sender = caller.kind === 'app' ? callerName(caller) : caller.kind;
+  const identifier = hash('sha256', JSON.stringify([callerName(agent), sender, appId, key]), 'buffer');
+  return { identifier, requestHash };
 }
 
 function requestHashOf(request: RouteRequest<string, Caller>): Buffer {

@@ -25,7 +25,7 @@ import {
 import { priceConfigSchema, priceJson, readPriceOf } from '../validation/index-prices';
 import { memberBytes, textMember } from '../validation/json-members';
 import { publicQueryErrors } from './documents';
-import { paymentHeaders, paymentResponses, read } from './reads';
+import { paidReadHeaders, paymentResponses, read } from './reads';
 
 const parameterSchema = z.strictObject({
   name: z.string().min(1).max(200).describe('Name of the URL parameter; not `offset`, `cursor`, `count` or `version`'),
@@ -34,7 +34,7 @@ const parameterSchema = z.strictObject({
       'page',
   ),
   default: z.unknown().optional().describe('Taken where the parameter is missing'),
-  required: z.boolean().nullish().describe('Without it a read is refused'),
+  required: z.boolean().optional().describe('Without it a read is refused'),
   description: z.string().max(2_000).nullish().describe('For people'),
 });
 
@@ -59,9 +59,9 @@ const createSchema = z.strictObject({
     .describe('A version that is new stands beside the others; a number is taken as the text that it is written as'),
   example_request: z.unknown().optional().describe('For people: any JSON'),
   example_response: z.unknown().optional().describe('For people: any JSON'),
-  access_policy: accessPolicySchema.nullish(),
+  access_policy: accessPolicySchema.optional(),
   read_price_config: priceConfigSchema
-    .nullish()
+    .optional()
     .describe(
       'The price of every run without a key that has `Read`; needs `Admin`. Absent or `{}`: the prices of what it reads',
     ),
@@ -153,7 +153,7 @@ export const queryRoutes = [
       reserved: recordsQuery.extend({ version: versionParameter.describe('The version; by default the newest') }),
       others: { name: 'parameters', description: 'The parameters of the query, by name', example: { stars: 5 } },
     },
-    headers: { ...revalidationHeader, ...paymentHeaders },
+    headers: { ...revalidationHeader, ...paidReadHeaders },
     responses: {
       200: { description: 'A page of records', schema: recordsSchema, headers: pageEtagHeader },
       ...unchangedPage,

@@ -6,6 +6,7 @@ import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadReques
 import { jsonBytes, type Answer } from '../http/answer';
 import { mayReadPrivate, type AnyReader } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
+import { idempotencyHeader } from '../pipeline/idempotency';
 import type { HeaderDoc, ResponseDoc, RouteRequest } from '../pipeline/route';
 import { objectSchema } from '../validation/schemas';
 import { payForRead } from './paid-reads';
@@ -19,6 +20,17 @@ export const paymentHeaders: Readonly<Record<string, HeaderDoc>> = {
   },
   'X-PAYMENT': { description: 'A payment of x402 version 1, in base64' },
   'PAYMENT-SIGNATURE': { description: 'A payment of x402 version 2, in base64' },
+};
+
+/** The same of a read, and what a paid one is repeated by. */
+export const paidReadHeaders: Readonly<Record<string, HeaderDoc>> = {
+  ...paymentHeaders,
+  'Idempotency-Key': {
+    ...idempotencyHeader['Idempotency-Key'],
+    description:
+      'Of a read that is paid for: makes it safe to repeat. The same read by the same payer waits for the first, and gets ' +
+      'its answer for 24 hours, as far as that has up to 1 MiB. 1 to 255 visible ASCII characters',
+  },
 };
 
 const paymentRequiredSchema = z

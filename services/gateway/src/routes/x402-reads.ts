@@ -27,7 +27,7 @@ import {
 } from './x402-answers';
 
 /** A longer answer is not kept for a repetition. */
-const keptBytesMax = 1_048_576;
+export const keptBytesMax = 1_048_576;
 
 /**
  * Answers a read that an x402 payment pays for: the payment is checked, the page read, the payment settled, and the page answered. So

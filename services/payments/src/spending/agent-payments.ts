@@ -95,6 +95,11 @@ export class AgentPayments {
 
   /** Throws UNAVAILABLE: the outcome is unknown, or the reservation has ended and nothing was moved. */
   async complete(request: CompleteSpendRequest, call: Call): Promise<void> {
+    if (!(await this.move(request, call))) throw unavailable('The payment took too long, and nothing was moved');
+  }
+
+  /** Moves what is reserved, once; false where the reservation has ended, and nothing was moved. Throws UNAVAILABLE. */
+  async move(request: CompleteSpendRequest, call: Call): Promise<boolean> {
     const reservation = request.reservation!;
     const legs = legsOf(amountsOf(request), reservation.appSharePpm);
     const results = await this.apply(
@@ -103,8 +108,7 @@ export class AgentPayments {
       ),
       call,
     );
-    if (results.every(isApplied)) return;
-    throw unavailable('The payment took too long, and nothing was moved');
+    return results.every(isApplied);
   }
 
   /** What has ended already stays as it is. */

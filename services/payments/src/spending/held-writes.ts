@@ -45,7 +45,8 @@ export function startResolvingWrites(options: HeldWritesOptions & { pool: Pool; 
     run: (stopping) =>
       resolveWrites(options, stopping).catch((error: unknown) => {
         if (!isUnavailable(error)) throw error;
-        log.info({ err: error }, 'finance or data cannot be reached: writes of unknown outcome are resolved later');
+        // So it is at each start, for these services start later; health tells of a service that stays away.
+        log.debug({ err: error }, 'finance or data cannot be reached: writes of unknown outcome are resolved later');
       }),
   });
 }
