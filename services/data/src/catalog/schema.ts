@@ -52,8 +52,8 @@ export interface FieldTypes {
 }
 
 /**
- * Reads the JSON text of a `schema_definition`. A limit that is null is refused, but for one that is stored, which an
- * older release took for none. Throws VALIDATION_FAILED with a message for each path that is wrong.
+ * Reads the JSON text of a `schema_definition`. A rule that is null or an empty pattern is refused, but for one that is
+ * stored, which an older release took for none. Throws VALIDATION_FAILED with a message for each path that is wrong.
  */
 export function parseSchema(text: string, { isStored = false } = {}): Schema {
   const definition = readDefinition(text);
@@ -94,13 +94,20 @@ function readDefinition(text: string): JsonValue {
 const ruleKeys = new Set(['type', 'format', 'index', 'unique', 'required', 'default', 'validation', 'description']);
 const validationKeys = new Set(['min', 'max', 'pattern', 'enum']);
 
+/** The members of a rule, or of its validation; in one that is stored, what is null, and an empty pattern, is none. */
+const membersOf = (object: JsonObject, isStored: boolean): JsonObject =>
+  isStored
+    ? new Map([...object].filter(([key, value]) => value !== null && !(key === 'pattern' && value === '')))
+    : object;
+
 function parseRule(
-  rule: JsonObject,
+  stated: JsonObject,
   path: string,
   name: string,
   wrong: (path: string, message: string) => void,
   isStored: boolean,
 ): FieldRule {
+  const rule = membersOf(stated, isStored);
   for (const key of rule.keys()) if (!ruleKeys.has(key)) wrong(`${path}.${key}`, 'is not a known field');
   const type = rule.get('type');
   if (type === undefined) wrong(`${path}.type`, 'is required');
@@ -108,15 +115,13 @@ function parseRule(
   const format = rule.get('format') ?? null;
   if (format !== null && (format !== 'day' || type !== 'date')) wrong(`${path}.format`, 'can be "day", of a date only');
   const flag = (key: string): boolean => {
-    const value = rule.get(key) ?? false;
-    if (typeof value !== 'boolean') wrong(`${path}.${key}`, 'must be true or false');
+    const value = rule.get(key);
+    if (value !== undefined && typeof value !== 'boolean') wrong(`${path}.${key}`, 'must be true or false');
     return value === true;
   };
-  const validation = rule.get('validation') ?? new Map<string, JsonValue>();
-  if (!(validation instanceof Map)) wrong(`${path}.validation`, 'must be an object');
-  const given = new Map(
-    validation instanceof Map ? [...validation].filter(([, value]) => value !== null || !isStored) : [],
-  );
+  const validation = rule.get('validation');
+  if (validation !== undefined && !(validation instanceof Map)) wrong(`${path}.validation`, 'must be an object');
+  const given: JsonObject = validation instanceof Map ? membersOf(validation, isStored) : new Map<string, JsonValue>();
   for (const key of given.keys())
     if (!validationKeys.has(key)) wrong(`${path}.validation.${key}`, 'is not a known field');
   const bound = (key: string): string | undefined => {
@@ -155,8 +160,8 @@ function parsePattern(
   wrong: (path: string, message: string) => void,
 ): RE2JS | undefined {
   if (value === undefined) return undefined;
-  if (typeof value !== 'string' || value.length > patternLengthMax) {
-    wrong(path, `must be a regular expression of at most ${patternLengthMax} characters`);
+  if (typeof value !== 'string' || value === '' || value.length > patternLengthMax) {
+    wrong(path, `must be a regular expression of 1 to ${patternLengthMax} characters`);
     return undefined;
   }
   try {

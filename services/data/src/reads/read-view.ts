@@ -2,12 +2,14 @@ import type { Call } from '@granary/shared/rpc/types';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { Condition } from '../query/language/condition';
+import type { JsonValue } from '@granary/shared/json/value';
 import { withConditions } from '../query/language/filter';
 import { parseFindAndSelect } from '../query/language/joined-query';
 import type { CollectionRef } from '../catalog/collection';
 import { allJoins } from '../query/language/joins';
 import { hasReferences } from '../query/language/references';
 import { isOperator } from '../query/language/value-operators';
+import { invalidQuery } from '../query/language/query-error';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
 import {
   needsKey,
@@ -31,6 +33,13 @@ import { readableView } from './view-source';
 import { requireView, storedView, type ViewRef } from '../views/view';
 import { readPage, withFreshSource } from '../query/execute/read-page';
 
+/** The filter in a URL. Throws INVALID_QUERY for one that says nothing, which would show every row. */
+function readFilter(text: string): JsonValue {
+  const filter = text === '' ? null : readJsonText(Buffer.from(text), 'filter');
+  if (filter === null) throw invalidQuery('filter', 'must be an object, as JSON text');
+  return filter;
+}
+
 /**
  * Answers endpoint 8: `filter`, `select`, `sort`, `limit`, `offset` and the variables of the view. Throws
  * VIEW_NOT_FOUND, UNAUTHENTICATED for a private view, and for a parameter that the view does not know.
@@ -48,7 +57,7 @@ export async function readView(
     const cursor = parseCursor(take(parameters, 'cursor'), offset);
     const filter = take(parameters, 'filter');
     const conditions: Condition[] = [];
-    const given = filter === undefined || filter === '' ? null : readJsonText(Buffer.from(filter), 'filter');
+    const given = filter === undefined ? null : readFilter(filter);
     const query = parseFindAndSelect(given, take(parameters, 'select'), { find: 'filter', select: 'select' });
     const options = {
       projection: query.projection,

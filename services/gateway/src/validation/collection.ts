@@ -28,7 +28,7 @@ const primaryColumn = z.string().max(200).describe('A note for clients: kept and
 const sortColumn = z.string().max(200).describe('A note for clients: kept and shown, without effect');
 
 const readPriceField = priceConfigSchema
-  .nullish()
+  .optional()
   .describe('The price of every read without a key that has `Read`; needs `Admin`. Absent: as it was; `{}`: none');
 
 const writePricing = z.enum(['on', 'off']);
@@ -43,10 +43,10 @@ export const collectionDefinition = {
     z.strictObject({ fields: objectSchema.nullish() }).nullish(),
     schemaDefinition.nullable(),
   ).describe('Rules for the fields of documents; null is none'),
-  access_policy: accessPolicySchema.nullish(),
+  access_policy: accessPolicySchema.optional(),
   read_price_config: readPriceField,
   write_pricing: writePricing
-    .nullish()
+    .optional()
     .describe(`${writePricingText}; needs \`Admin\`. Absent: as it was, at first off`),
 };
 

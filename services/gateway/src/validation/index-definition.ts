@@ -49,11 +49,11 @@ const documented = z.strictObject({
     .nullish()
     .describe('The 2 to 4 different fields of a composite index, in its order'),
   store_values: z.boolean().nullish().describe('Accepted for older clients, without effect'),
-  unique_constraint: z.boolean().nullish().describe('Older name of `options.unique`'),
+  unique_constraint: z.boolean().optional().describe('Older name of `options.unique`'),
   sort_enabled: z.boolean().nullish().describe('Accepted for older clients, without effect: every index sorts'),
   options: z
     .object({
-      unique: z.boolean().nullish().describe('No two documents have equal values; not for a `fulltext` index'),
+      unique: z.boolean().optional().describe('No two documents have equal values; not for a `fulltext` index'),
       language: languageSchema.describe('Of a `fulltext` index: the language of the words, `simple` if none is given'),
       defaultLanguage: languageSchema.describe('Older name of `language`'),
     })
@@ -61,10 +61,10 @@ const documented = z.strictObject({
     .describe('More about the index; members with other names are ignored'),
   force: z.boolean().nullish().describe('Create it although stored documents do not have values of its type'),
   read_price_config: priceConfigSchema
-    .nullish()
+    .optional()
     .describe('The price of reading the field, see docs/prices.md. Absent: as it was; `{}`: none'),
   price_config: priceConfigSchema
-    .nullish()
+    .optional()
     .describe('The same for writing, which quotes take into account; writes are not charged'),
 });
 

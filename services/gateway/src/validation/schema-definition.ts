@@ -7,7 +7,7 @@ const bound = z.number().optional().describe('Bounds the value of a number, the 
 const validation = z.strictObject({
   min: bound,
   max: bound,
-  pattern: z.string().max(200).optional().describe('A regular expression in RE2 syntax, unanchored'),
+  pattern: z.string().min(1).max(200).optional().describe('A regular expression in RE2 syntax, unanchored'),
   enum: z.array(z.unknown()).min(1).max(200).optional().describe('The allowed values'),
 });
 
@@ -20,11 +20,11 @@ const fieldRule = z
         'JSON type of the value; a `date` is RFC 3339 text with an offset, an `integer` a number without a fraction',
       ),
     format: z.literal('day').nullish().describe('Of a `date`: its values are days, `2024-01-01`'),
-    required: z.boolean().nullish().describe('Every document must have the field, and not as null'),
-    unique: z.boolean().nullish().describe('No two documents have the same value; makes an index'),
-    index: z.boolean().nullish().describe('Makes an index named `<collection>_<field>_idx`'),
+    required: z.boolean().optional().describe('Every document must have the field, and not as null'),
+    unique: z.boolean().optional().describe('No two documents have the same value; makes an index'),
+    index: z.boolean().optional().describe('Makes an index named `<collection>_<field>_idx`'),
     default: z.unknown().optional().describe('Stored where a document lacks the field; for top-level fields only'),
-    validation: validation.nullish().describe('Further rules for the value'),
+    validation: validation.optional().describe('Further rules for the value'),
     description: z.unknown().optional().describe('For readers of the schema; it has no effect'),
   })
   .meta({ id: 'FieldRule', description: 'The rules of a field' });
