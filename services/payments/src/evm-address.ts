@@ -29,7 +29,8 @@ const allCapitals = /^0x[0-9A-F]{40}$/;
  */
 export const lowerAllCapitals = (text: string): string => (allCapitals.test(text) ? text.toLowerCase() : text);
 
-function checksummed(lower: string): string {
+/** An address in lower case with the capitals of its checksum (EIP-55). */
+export function checksummed(lower: string): string {
   const hash = Buffer.from(keccak_256(lower.slice(2))).toString('hex');
   return lower.replace(/[a-f]/g, (digit, at: number) => (hash[at - 2]! >= '8' ? digit.toUpperCase() : digit));
 }

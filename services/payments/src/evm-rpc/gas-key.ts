@@ -20,7 +20,7 @@ export interface GasKey {
 
 /** The account m/44'/60'/0'/0/0 of the seed in a file. Throws a KeyFileError. */
 export async function openGasKey(path: string): Promise<GasKey> {
-  const advice = 'make one by KEY_FILE=… granary seed, and see to it that this service may read it';
+  const advice = 'make one by X402_KEY_FILE=… granary payments seed, and see to it that this service may read it';
   const { publicKey, privateKey } = HDKey.fromMasterSeed(await readSeedFile(path, advice)).derive("m/44'/60'/0'/0/0");
   const point = secp256k1.ProjectivePoint.fromHex(publicKey!).toRawBytes(false);
   return {

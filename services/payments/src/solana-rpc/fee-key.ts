@@ -18,7 +18,7 @@ const derPrefix = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 /** The account m/44'/501'/0'/0' of the seed in a file. Throws a KeyFileError. */
 export async function openFeeKey(file: string): Promise<FeeKey> {
-  const advice = 'make one by KEY_FILE=… granary seed, and see to it that this service may read it';
+  const advice = 'make one by X402_KEY_FILE=… granary payments seed, and see to it that this service may read it';
   return feeKeyOf(await readSeedFile(file, advice));
 }
 
