@@ -31,7 +31,7 @@ test('systemd finds no fault in the unit, if systemd is installed', () => {
   expect(Number(ofUnit('TimeoutStopSec')) * 1000).toBeGreaterThan(ownMs);
 });
 
-test('Granary started like the unit answers, prints no key and stops in order', async () => {
+test('Granary started like the unit answers, logs no error, prints no key and stops in order', async () => {
   await builtServices();
   const dataDir = await mkdtemp(path.join(os.tmpdir(), 'granary-unit-'));
   const [node, ...args] = ofUnit('ExecStart').split(' ');
@@ -39,8 +39,11 @@ test('Granary started like the unit answers, prints no key and stops in order', 
   const assignments = ofUnit('Environment').split(' ');
   const environment = Object.fromEntries(assignments.map((text) => text.split('=') as [string, string]));
   const { NODE_ENV = '', SHOW_KEYS = '' } = environment;
-  const started = await OwnStart.ready({ args, cwd: root }, dataDir, { NODE_ENV, SHOW_KEYS });
+  const settings = { NODE_ENV, SHOW_KEYS, LOG_LEVEL: 'info' };
+  const started = await OwnStart.ready({ args, cwd: root }, dataDir, settings);
   expect((await fetch(`${started.url}/readyz`)).status).toBe(200);
+  expect(started.output()).toContain('"level":30');
+  expect(started.output()).not.toContain('"err":');
   expect(started.output()).not.toContain(started.app.key);
   expect(started.output()).not.toContain(read(path.relative(root, path.join(dataDir, 'operator-key'))).trim());
   await started.end('SIGTERM');

@@ -84,8 +84,11 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
   describe('when MinIO is killed', () => {
     afterEach(() => minio.kill().then(() => minio.start()));
 
+    // A slow machine takes longer to start it again than what is by default waited for.
+    const transferRetryMs = limitMs(15_000);
+
     test('in the middle of an upload, the upload goes on once it is back', async () => {
-      const { store } = await openTestStore(minio);
+      const { store } = await openTestStore(minio, { transferRetryMs });
       const bytes = randomBytes(22 * mebibyte);
       let given = 0;
       async function* source() {
@@ -126,7 +129,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
     });
 
     test('in the middle of a download, the rest follows once it is back', async () => {
-      const { store } = await openTestStore(minio);
+      const { store } = await openTestStore(minio, { transferRetryMs });
       const bytes = randomBytes(32 * mebibyte);
       const received = await store.receive(chunksOf(bytes));
       await received.keep();
