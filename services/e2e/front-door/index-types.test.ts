@@ -92,7 +92,8 @@ describe.each(transports)('types and prices of indexes, and relations (%s)', (tr
     });
     await create({ index_type: 'string', read_price_config: { pricing_model: 'per_kb', price_per_kb_utia: 3 } });
     expect(await index()).toMatchObject({ read_price_config: { price_per_kb_tia: 0.000003, price_per_kb_utia: 3 } });
-    await create({ index_type: 'string', read_price_config: {}, price_config: null });
+    expect(await create({ index_type: 'string', price_config: null })).toMatchObject({ status: 400 });
+    await create({ index_type: 'string', read_price_config: {} });
     expect(await index()).toMatchObject({ price_config: split });
     expect(await index()).not.toHaveProperty('read_price_config');
     for (const wrong of [

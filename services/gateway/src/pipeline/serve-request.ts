@@ -134,7 +134,8 @@ function noteCaller(context: RequestContext, caller: Caller, path: Record<string
 const isLimited = ({ urgent, body }: Route): boolean => !urgent && body?.kind !== 'stream';
 
 /** Whether a request changes something each time that it is sent, unless it has an idempotency key. */
-const isNotRepeatable = ({ headers }: Route): boolean => headers?.['Idempotency-Key'] !== undefined;
+const isNotRepeatable = ({ headers, method }: Route): boolean =>
+  method !== 'GET' && headers?.['Idempotency-Key'] !== undefined;
 
 const isChangeOfWallet = ({ auth, method }: Route): boolean => auth.kind === 'wallet' && method !== 'GET';
 
