@@ -237,7 +237,7 @@ test('a literal step in a path does not hide what a parameter in its place stand
   // `POST …/views/sql` is a route of its own, and `sql` is also a name that a view may have.
   expect((await get('/apps/a/views/sql')).status).toBe(401);
   const patched = await get('/apps/a/views/sql', { method: 'PATCH' });
-  expect([patched.status, patched.headers.get('allow')]).toEqual([405, 'POST, OPTIONS, GET, HEAD, DELETE']);
+  expect([patched.status, patched.headers.get('allow')]).toEqual([405, 'POST, OPTIONS, GET, HEAD, PUT, DELETE']);
 });
 
 test('a browser of any origin may ask, with every header that is read, and see the ones that matter', async () => {

@@ -18,7 +18,8 @@ const changeSchema = z
     access_policy: accessPolicySchema.optional(),
     read_price_config: priceConfigSchema.optional().describe(`${ownPrice.split('.')[0]}. \`{}\` removes it`),
   })
-  .refine((body) => Object.keys(body).length > 0, 'names nothing to change');
+  .refine((body) => Object.keys(body).length > 0, 'names nothing to change')
+  .meta({ minProperties: 1 });
 
 export const changeViewRoute = route({
   method: 'PUT',

@@ -43,7 +43,8 @@ export const collectionDefinition = {
     z.strictObject({ fields: objectSchema.nullish() }).nullish(),
     schemaDefinition.nullable(),
   ).describe('Rules for the fields of documents; null is none'),
-  access_policy: accessPolicySchema.optional(),
+  /** Null is what the published client sends where nothing is said: as if it was absent. */
+  access_policy: accessPolicySchema.nullish(),
   read_price_config: readPriceField,
   write_pricing: writePricing
     .optional()
