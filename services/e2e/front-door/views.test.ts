@@ -59,6 +59,15 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     );
   const markets = async (more: string) => (await data(more)).body.records?.map(({ market }) => market);
 
+  test('a view is changed beside its rows, by a task', async () => {
+    await created();
+    const path = `/apps/${app.appId}/views/by_market`;
+    const changed = await app.call<{ ticket_id: string }>('PUT', path, { query: { ...query, limit: 1 } });
+    expect(changed.status).toBe(202);
+    expect((await app.ended(changed.body.ticket_id)).status).toBe('Completed');
+    expect(await markets('')).toEqual(['BTC']);
+  });
+
   test('a view is created, built by a task, and read exactly', async () => {
     const made = await created();
     expect(made.body).toEqual({ success: true, message: text, view_name: 'by_market', ticket_id: text });
