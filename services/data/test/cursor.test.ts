@@ -183,7 +183,7 @@ test('a cursor without the sort values of its record is refused once the record 
   const next = (more: object = {}) => own.list({ ...query, cursor, ...more });
   const change = (text: object) => own.store('long', [JSON.stringify({ id: 'l0', ...text })]);
   expect(ids(await next())).toEqual(['l1']);
-  // What the record is not sorted by may change.
+  // Members that the record is not sorted by may change.
   await change({ title: longTitle(0), n: 4 });
   expect(ids(await next())).toEqual(['l1']);
   for (const text of [

@@ -34,13 +34,13 @@ function expectPrinted(actual: unknown, printed: unknown): void {
   expect(actual).toEqual(matcher(printed));
 }
 
-/** What was answered to the commands of a page. */
+/** The answers to the commands of a page. */
 export interface PageRun {
   /** The status of each request, and its arguments. */
   statuses: string[];
   /** How many answers the page shows. */
   shown: number;
-  /** What its commands and programs printed. */
+  /** The text that its commands and programs printed. */
   output: string;
 }
 

@@ -2,7 +2,7 @@ import { partsOf, type SeededPart } from '@granary/testing/seeds';
 import { seededRandom } from '@granary/testing/random';
 import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
-import { alter, type Alteration } from '../support/altered-request';
+import { alter, pick, type Alteration } from '../support/altered-request';
 import type { Answer, Granary } from '../support/granary';
 import { variants } from '../support/granary-settings';
 import { startGranary } from '../support/own-granary';
@@ -54,11 +54,10 @@ function faultOf(alteration: Alteration, answer: Answer, changed: number): strin
 
 async function tryPart({ seed, cases }: SeededPart): Promise<object[]> {
   const random = seededRandom(seed);
-  const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!;
   const faults: object[] = [];
   let versions = await subject.versions();
   for (let number = 0; number < cases; number += 1) {
-    const id = pick(Object.keys(validRequests));
+    const id = pick(random, Object.keys(validRequests));
     const request = await subject.request(id, Math.floor(random() * validRequests[id]!.length));
     const alteration = alter(request, random, subject.described);
     const answer = await subject.send(alteration.request);

@@ -1,12 +1,10 @@
 import type { DescribedRequests } from './described-requests';
 import type { SubjectRequest } from './request-subject';
 
-export type AlterationKind = 'null' | 'empty' | 'misspelt' | 'mistyped' | 'unknown' | 'reordered' | 'repeated';
-
 /** A request that differs from a valid one by one member. */
 export interface Alteration {
   request: SubjectRequest;
-  kind: AlterationKind;
+  kind: (typeof kindsOfBody)[number];
   /** What is different, for people. */
   text: string;
   /** Whether a name in a body is one that its object does not have. */
@@ -135,4 +133,4 @@ function misspelt(name: string, random: Random): string {
   );
 }
 
-const pick = <T>(random: Random, items: readonly T[]): T => items[Math.floor(random() * items.length)]!;
+export const pick = <T>(random: Random, items: readonly T[]): T => items[Math.floor(random() * items.length)]!;

@@ -1,9 +1,8 @@
+import { eventually } from '@granary/testing/eventually';
 import { asCaller } from './changing-requests';
 import { DescribedRequests, type DescribedOperation } from './described-requests';
-import { newApp, send, type Answer, type Granary, type TestApp } from './granary';
+import { newApp, operatorKey, send, type Answer, type Granary, type TestApp } from './granary';
 import { pathNames, validRequests, type Subject, type ValidRequest } from './valid-requests';
-import { eventually } from '@granary/testing/eventually';
-import { operatorKey } from './granary';
 
 /** A request of an operation, ready to be sent or to be altered before. */
 export interface SubjectRequest extends ValidRequest {

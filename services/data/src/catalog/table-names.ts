@@ -52,3 +52,8 @@ export const datasetTable = ({ appNumber, tableNumber }: DatasetTable): Sql =>
 
 /** Which rows of such a table have their text in an index: all that can be the id of a document. */
 export const datasetTextIndexed = trusted('octet_length(text) <= 1024');
+
+/** The name that a replacement has until it takes the place of its view; no view can have it. */
+export const replacementName = (name: string): string => `~${name}`;
+/** The name of the view `v`, or of the one that it replaces. */
+export const shownViewName = sql`ltrim(v.name, '~')`;

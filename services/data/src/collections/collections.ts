@@ -1,6 +1,7 @@
 import { conflict, forbidden, invalid, notFound, type FieldMessages } from '@granary/shared/errors';
 import { message, type Call } from '@granary/shared/rpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
+import { shownViewName } from '../catalog/table-names';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { append } from '@granary/shared/bus/outbox';
@@ -234,7 +235,8 @@ export async function deleteCollection(
     }
     const users = await rows<{ kind: string; name: string }>(
       tx,
-      sql`select distinct 'view' as kind, ltrim(name, '~') as name from view where app_number = ${app.number} and ${found.name} = any(source_collections)
+      sql`select distinct 'view' as kind, ${shownViewName} as name from view v
+          where v.app_number = ${app.number} and ${found.name} = any(v.source_collections)
           union all
           select distinct 'query', name from query where app_number = ${app.number} and ${readsCollection(found.name)}
           order by 1, 2 limit 100`,

@@ -8,6 +8,7 @@ import type { App } from '../catalog/app';
 import { findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { isName } from '../catalog/names';
+import { replacementName } from '../catalog/table-names';
 import { noSuchCollection } from '../catalog/near-collection';
 import { priceText } from '../catalog/read-price';
 import { resolveReferences } from '../query/execute/references';
@@ -21,9 +22,8 @@ import { layoutOf } from './layout';
 import { planView } from './plan/view-plan';
 import { viewRows } from './sql/view-sql';
 import { checkVariableLengths, parseVariables } from './variables';
-import { replacementName } from './view';
 
-/** What a view is made from. */
+/** A view is made from this. */
 export interface ViewDefinition {
   name: string;
   queryText: string;
@@ -35,7 +35,7 @@ export interface ViewDefinition {
   readPriceText: string | null;
 }
 
-/** What a definition is checked with. */
+/** A definition is checked with these. */
 export interface DefinitionOptions {
   /** Who may read the view; empty: as private as its sources, or by default `defaultRead`. */
   readAccess: string;
@@ -46,7 +46,7 @@ export interface DefinitionOptions {
   replaces?: bigint;
 }
 
-/** What follows from a definition and its sources. */
+/** The check of a definition against its sources gives this. */
 export interface CheckedDefinition {
   readAccess: string;
   layoutText: string;

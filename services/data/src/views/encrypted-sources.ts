@@ -1,5 +1,6 @@
 import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { shownViewName } from '../catalog/table-names';
 import type { CollectionRef } from '../catalog/collection';
 import { invalidQuery } from '../query/language/query-error';
 import { readJsonText } from '../query/language/paging';
@@ -29,7 +30,7 @@ export async function viewUsing(
 ): Promise<string | undefined> {
   const views = await rows<ViewRow>(
     db,
-    sql`select ltrim(name, '~') as name, query_text, source_collections from view
+    sql`select ${shownViewName} as name, query_text, source_collections from view v
         where app_number = ${appNumber} and ${collection} = any(source_collections) order by 1`,
   );
   return views.find(({ query_text: text, source_collections: sources }) =>

@@ -2,6 +2,7 @@ import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { notFound, ServiceError } from '@granary/shared/errors';
 import { findApp } from '../catalog/app';
+import { shownViewName } from '../catalog/table-names';
 import type { StoredView } from '../query/plan/relation';
 import { readLayout } from './layout';
 
@@ -34,12 +35,7 @@ export interface ViewRef {
   state: string;
 }
 
-/** The name that a replacement has until it takes the place of its view; no view can have it. */
-export const replacementName = (name: string): string => `~${name}`;
-/** The name of the view `v`, or of the one that it replaces. */
-export const shownName = sql`ltrim(v.name, '~')`;
-
-export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, ${shownName} as name, v.replaces, v.query_text as "queryText",
+export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, ${shownViewName} as name, v.replaces, v.query_text as "queryText",
   v.source_collections as "sourceCollections", v.refresh_mode as "refreshMode", v.variables_text as "variablesText",
   v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.layout_text as "layoutText",
   v.row_count as "rowCount",

@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
 import { newTicket } from '@granary/shared/ids';
-import { accepted, json } from '../http/answer';
+import { accepted, json, type Answer } from '../http/answer';
 import { mayPublish, requirePermission } from '../pipeline/access';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { bodyLimits, route } from '../pipeline/route';
@@ -20,6 +21,32 @@ const changeSchema = z
   })
   .refine((body) => Object.keys(body).length > 0, 'names nothing to change')
   .meta({ minProperties: 1 });
+
+/** The answers of a route that has a view built by a task, with the description of its 202. */
+export const buildResponses = (description: string) =>
+  ({
+    202: {
+      description,
+      schema: ticketSchema.extend({ view_name: z.string().describe('Name of the view') }),
+      example: {
+        success: true,
+        message: 'View by_stars is being built',
+        view_name: 'by_stars',
+        ticket_id: exampleTicket,
+      },
+    },
+    400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
+    404: {
+      description: 'A source collection does not exist; the message names one that is near',
+      codes: ['COLLECTION_NOT_FOUND'],
+    },
+  }) as const;
+
+/** The answer once a view is being built. */
+export function buildAnswer({ name, ticketId, replayed }: JobResponse): Answer {
+  const body = { success: true, message: `View ${name} is being built`, view_name: name, ticket_id: ticketId };
+  return accepted(ticketId, body, replayedHeader(replayed === true));
+}
 
 export const changeViewRoute = route({
   method: 'PUT',
@@ -49,21 +76,7 @@ export const changeViewRoute = route({
       schema: successSchema,
       example: { success: true, message: 'View by_stars is changed' },
     },
-    202: {
-      description: 'It is being built beside its present rows',
-      schema: ticketSchema.extend({ view_name: z.string().describe('Name of the view') }),
-      example: {
-        success: true,
-        message: 'View by_stars is being built',
-        view_name: 'by_stars',
-        ticket_id: exampleTicket,
-      },
-    },
-    400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
-    404: {
-      description: 'A source collection does not exist; the message names one that is near',
-      codes: ['COLLECTION_NOT_FOUND'],
-    },
+    ...buildResponses('It is being built beside its present rows'),
   },
   handle: async ({ clients }, request) => {
     const { path, caller, body: view, jsonTree: tree, call } = request;
@@ -84,9 +97,8 @@ export const changeViewRoute = route({
       },
       call,
     );
-    const headers = replayedHeader(job.replayed === true);
-    if (job.ticketId === '') return json(200, { success: true, message: `View ${job.name} is changed` }, headers);
-    const message = `View ${job.name} is being built`;
-    return accepted(job.ticketId, { success: true, message, view_name: job.name, ticket_id: job.ticketId }, headers);
+    if (job.ticketId !== '') return buildAnswer(job);
+    const body = { success: true, message: `View ${job.name} is changed` };
+    return json(200, body, replayedHeader(job.replayed === true));
   },
 });

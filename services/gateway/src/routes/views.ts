@@ -21,7 +21,7 @@ import {
 } from '../validation/schemas';
 import { priceConfigSchema, priceJson, readPriceOf } from '../validation/index-prices';
 import { refreshModes, variablesSchema, viewDefinition } from '../validation/view-definition';
-import { changeViewRoute } from './view-change';
+import { buildAnswer, buildResponses, changeViewRoute } from './view-change';
 import { memberBytes } from '../validation/json-members';
 import { publicQueryErrors } from './documents';
 import { paidReadHeaders, paymentResponses, read } from './reads';
@@ -157,21 +157,7 @@ export const viewRoutes = [
       limitBytes: bodyLimits.definitionBytes,
     },
     responses: {
-      202: {
-        description: 'It is being built',
-        schema: ticketSchema.extend({ view_name: z.string().describe('Name of the view') }),
-        example: {
-          success: true,
-          message: 'View by_stars is being built',
-          view_name: 'by_stars',
-          ticket_id: exampleTicket,
-        },
-      },
-      400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
-      404: {
-        description: 'A source collection does not exist; the message names one that is near',
-        codes: ['COLLECTION_NOT_FOUND'],
-      },
+      ...buildResponses('It is being built'),
       409: { description: 'A view or collection has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {
@@ -195,9 +181,7 @@ export const viewRoutes = [
         },
         call,
       );
-      const message = `View ${job.name} is being built`;
-      const body = { success: true, message, view_name: job.name, ticket_id: job.ticketId };
-      return accepted(job.ticketId, body, replayedHeader(job.replayed === true));
+      return buildAnswer(job);
     },
   }),
   route({

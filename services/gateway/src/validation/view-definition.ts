@@ -11,11 +11,11 @@ export const variablesSchema = z
   .record(z.string(), z.string())
   .describe('By name of a URL parameter: the path of the field that it filters, perhaps with an operator as a suffix');
 
-/** What a view asks for itself. */
+/** The description of the price that a view has for itself. */
 export const ownPrice =
   'The price of every read without a key that has `Read`; needs `Admin`. Absent or `{}`: the prices of what it reads';
 
-/** What a view is made from. */
+/** A view is made from these members. */
 export const viewDefinition = z.strictObject({
   name: nameSchema,
   query: publishedAs(objectSchema, viewQuery),

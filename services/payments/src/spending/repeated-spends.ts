@@ -4,6 +4,8 @@ import type { CompleteSpendRequest } from '@granary/shared/gen/granary/payments/
 import type { RepeatedRequest } from '@granary/shared/gen/granary/payments/v1/RepeatedRequest';
 import type { ReserveSpendRequest } from '@granary/shared/gen/granary/payments/v1/ReserveSpendRequest';
 import type { SpendReservation } from '@granary/shared/gen/granary/payments/v1/SpendReservation';
+import { keyReused } from '@granary/shared/idempotency/answers';
+import { requestInProgress } from '@granary/shared/idempotency/once';
 import type { Logger } from '@granary/shared/logger';
 import { execute, row, type Pool } from '@granary/shared/postgres/pool';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
@@ -112,7 +114,7 @@ export class RepeatedSpends {
       if (!found.request_hash.equals(requestHash)) throw keyReused();
       if (found.is_paid) return paidReservation(request, found.answer);
       if (found.completion !== null) await this.settle(identifier, found, call);
-      else if (performance.now() > deadlineMs || call.signal.aborted) throw inProgress();
+      else if (performance.now() > deadlineMs || call.signal.aborted) throw requestInProgress();
       else await delay(pollMs);
     }
   }
@@ -202,10 +204,6 @@ const paidReservation = ({ paymentId, atMs }: ReserveSpendRequest, answer: Buffe
   ...(answer && { answer }),
 });
 
-const keyReused = () =>
-  new ServiceError('INVALID_ARGUMENT', 'IDEMPOTENCY_KEY_REUSED', 'The Idempotency-Key was used for another request');
-const inProgress = () =>
-  new ServiceError('ABORTED', 'REQUEST_IN_PROGRESS', 'A request with the same Idempotency-Key is still running');
 const tooMany = () =>
   new ServiceError(
     'RESOURCE_EXHAUSTED',
@@ -216,7 +214,10 @@ const tooMany = () =>
 /** Deletes what is older than a day. */
 export function startForgettingSpends(pool: Pool, log: Logger): { stop(): Promise<void> } {
   return startScheduledTask({
-    ...{ pool, log, name: 'old payments by agent keys', everyMs: forgetEveryMs },
+    pool,
+    log,
+    name: 'old payments by agent keys',
+    everyMs: forgetEveryMs,
     run: async (stopping) => {
       const forgetSome = () =>
         execute(

@@ -32,12 +32,11 @@ export async function findAnswer(db: Queryable, key: IdempotencyKey): Promise<st
     return undefined;
   }
   if (found.content_hash!.equals(key.contentHash)) return found.answer;
-  throw new ServiceError(
-    'INVALID_ARGUMENT',
-    IDEMPOTENCY_KEY_REUSED,
-    'The Idempotency-Key was used for another request',
-  );
+  throw keyReused();
 }
+
+export const keyReused = (): ServiceError =>
+  new ServiceError('INVALID_ARGUMENT', IDEMPOTENCY_KEY_REUSED, 'The Idempotency-Key was used for another request');
 
 /** Whether an answer is kept under a key, for whatever content. */
 export async function isAnswerKept(db: Queryable, key: Omit<IdempotencyKey, 'contentHash'>): Promise<boolean> {

@@ -59,10 +59,12 @@ async function claim(tx: Queryable, key: IdempotencyKey): Promise<boolean> {
     return claimed === 1;
   } catch (error) {
     if (!isRetryable(error)) throw error;
-    const message = 'A request with the same Idempotency-Key is still running';
-    throw new ServiceError('ABORTED', REQUEST_IN_PROGRESS, message, { cause: error });
+    throw requestInProgress({ cause: error });
   }
 }
+
+export const requestInProgress = (options?: { cause: unknown }): ServiceError =>
+  new ServiceError('ABORTED', REQUEST_IN_PROGRESS, 'A request with the same Idempotency-Key is still running', options);
 
 /** An answer as JSON can hold it: bytes of messages are base64 in an object of their own. */
 function withBytesAsText(value: unknown): unknown {

@@ -28,7 +28,7 @@ export interface Position {
 export interface RecordPlace {
   id: string;
   version: string | null;
-  /** Of the sort values, as digestOfValues() makes it. */
+  /** It is made of the sort values by digestOfValues(). */
   valuesDigest: string;
 }
 
