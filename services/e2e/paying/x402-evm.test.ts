@@ -6,7 +6,7 @@ import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
 import { tokenCall } from '../../payments/test/support/evm-payments';
-import { evmSettings, fundGas } from '../support/evm-payments';
+import { evmSettings, fundGas, payingFetch } from '../support/evm-payments';
 import { newApp, send, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
 
@@ -23,15 +23,6 @@ interface Paid {
 }
 
 const price = 250_000;
-
-/** A fetch that pays by itself, by the official client. */
-async function payingFetch(payer: Awaited<ReturnType<typeof newPayer>>, inner: typeof fetch): Promise<typeof fetch> {
-  const { wrapFetchWithPayment, x402Client } = await import('@x402/fetch');
-  const { registerExactEvmScheme } = await import('@x402/evm/exact/client');
-  const client = new x402Client();
-  registerExactEvmScheme(client, { signer: payer });
-  return wrapFetchWithPayment(inner, client) as typeof fetch;
-}
 
 /** A server knows version 1 only if the header of version 2 does not arrive. */
 const fetchVersion1: typeof fetch = async (...given) => {

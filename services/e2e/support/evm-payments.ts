@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { anvilNetwork, usdc, type Anvil } from '@granary/testing/anvil';
+import type { newPayer } from '@granary/testing/x402-client';
 import { send, type Granary } from './granary';
 
 /**
@@ -29,4 +30,16 @@ export async function fundGas({ url }: Pick<Granary, 'url'>, anvil: Anvil): Prom
   const [address] = body.signers['eip155:*']!;
   await anvil.setBalance(address, 10n ** 18n);
   return address;
+}
+
+/** A fetch that pays by itself, by the official client, which sends its requests by `inner`. */
+export async function payingFetch(
+  payer: Awaited<ReturnType<typeof newPayer>>,
+  inner: typeof fetch = fetch,
+): Promise<typeof fetch> {
+  const { wrapFetchWithPayment, x402Client } = await import('@x402/fetch');
+  const { registerExactEvmScheme } = await import('@x402/evm/exact/client');
+  const client = new x402Client();
+  registerExactEvmScheme(client, { signer: payer });
+  return wrapFetchWithPayment(inner, client) as typeof fetch;
 }
