@@ -1,7 +1,7 @@
 // @ts-check
 import { parseArgs } from 'node:util';
 import { runChanged } from './test/changed.mjs';
-import { runChosen, runSystemTests, runTests, systemProjects, testProjects } from './test/parts.mjs';
+import { compileKubernetes, runChosen, runSystemTests, runTests, systemProjects, testProjects } from './test/parts.mjs';
 import { runLong, runRotation } from './test/proofs.mjs';
 import { newRun } from './test/run.mjs';
 import { setUp } from './test/setup.mjs';
@@ -54,13 +54,15 @@ async function main(given) {
   const needsCluster = args.includes('--install');
   const changes = await setUp(run, { needsStack: mode !== '--changed', needsCluster });
   if (run.isStopped || needsCluster) return finish(run);
+  const needsKubernetes = mode === '--ci' || (mode === '--system' && options.length === 0);
+  const compiled = needsKubernetes ? compileKubernetes() : Promise.resolve();
   if (mode === '--changed') await runChanged(run, changes);
   else if (mode === '--long') await runLong(run, readChoice(args));
   else if (options.length > 0) await runChosen(run, args, mode === '--system' ? systemProjects : testProjects);
-  else if (mode === '--system') await runSystemTests(run);
+  else if (mode === '--system') await runSystemTests(run, compiled);
   else await runTests(run, { isCached: mode !== '--ci', changes });
   if (mode === '--ci' && !run.isStopped) {
-    await runSystemTests(run);
+    await runSystemTests(run, compiled);
     await runRotation(run, changes.files, Math.min(rotationEndMs, performance.now() + rotationMs));
   }
   finish(run);
