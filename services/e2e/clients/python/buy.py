@@ -13,6 +13,7 @@ import httpx
 from eth_account import Account
 from x402 import x402Client
 from x402.http.clients import x402_httpx_transport
+from x402.http.clients.httpx import PaymentError
 from x402.mechanisms.evm.exact import register_exact_evm_client
 
 
@@ -23,7 +24,7 @@ async def buy(url, key, until, report):
             began = time.monotonic()
             try:
                 status = (await client.get(url)).status_code
-            except httpx.HTTPError:
+            except (httpx.HTTPError, PaymentError):
                 status = 0
             report["statuses"].append(status)
             report["latenciesMs"].append((time.monotonic() - began) * 1000)
