@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { limitMs } from '@granary/testing/speed';
+import { pythonForTests } from '@granary/testing/stack';
 
 export const repository = join(__dirname, '../../..');
 
@@ -15,6 +16,14 @@ export function runProgram(command: string, args: string[], options: { cwd: stri
       else resolve(stdout + stderr);
     });
   });
+}
+
+/** Runs a program of `clients/python` with the Python tools, and returns the JSON in the last line that it prints. */
+export async function runPython<T>(program: string, ...args: string[]): Promise<T> {
+  const printed = await runProgram(await pythonForTests(), ['-B', program, ...args], {
+    cwd: join(__dirname, 'python'),
+  });
+  return JSON.parse(printed.trim().split('\n').at(-1)!) as T;
 }
 
 /** Lends a folder of its own to `work`. */

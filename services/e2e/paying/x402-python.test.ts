@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import path from 'node:path';
 import { Anvil, describeWithAnvil } from '@granary/testing/anvil';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
-import { isSkippedWithout, pythonForTests } from '@granary/testing/stack';
+import { describeWith } from '@granary/testing/stack';
 import { decoded } from '@granary/testing/x402-client';
-import { runProgram } from '../clients/generated';
+import { runPython } from '../clients/generated';
 import { evmSettings, fundGas } from '../support/evm-payments';
 import { newApp, type Granary } from '../support/granary';
 import { startGranary } from '../support/own-granary';
@@ -17,7 +16,7 @@ interface PythonAnswer {
 }
 
 const price = 250_000;
-const describeWithBoth = isSkippedWithout('python') ? describe.skip : describeWithAnvil(describe);
+const describeWithBoth = describeWithAnvil(describeWith(describe, 'python'));
 
 describeWithBoth('the official client in Python, with its default timeouts and a block every 2 s', () => {
   let anvil: Anvil;
@@ -56,10 +55,7 @@ describeWithBoth('the official client in Python, with its default timeouts and a
     // One payment's worth, and half of another one.
     await anvil.mint(address, BigInt(price * 1.5));
     const before = await anvil.tokenBalance(payTo);
-    const program = path.join(__dirname, '../clients/python/pay.py');
-    const options = { cwd: path.dirname(program) };
-    const said = await runProgram(await pythonForTests(), ['-B', program, url, key, library, `${version}`], options);
-    const answer = JSON.parse(said.trim().split('\n').at(-1)!) as PythonAnswer;
+    const answer = await runPython<PythonAnswer>('pay.py', url, key, library, `${version}`);
     expect([answer.status, answer.text]).toEqual([200, expect.stringContaining('Alien')]);
     expect(decoded(answer.headers[header] ?? null)).toMatchObject({ success: true });
     expect(await anvil.tokenBalance(payTo)).toBe(before + BigInt(price));

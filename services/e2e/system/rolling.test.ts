@@ -12,8 +12,6 @@ const appId = 'rolling';
 const app = `/api/apps/${appId}`;
 /** So much further each client comes between the steps of the upgrade. */
 const rounds = size({ run: 5, long: 10 });
-/** Between the requests of a client: with shorter ones the services have no processor left to start with. */
-const pauseMs = 50;
 
 /** Clients that go on until told to stop. They note what was acknowledged, and everything that should not have happened. */
 class Load {
@@ -60,7 +58,7 @@ class Load {
     for (let n = 0; !this.stopped; n++) {
       await once(n).catch((error: Error) => this.failures.push(`${kind}: ${error.message}`));
       this.done[kind]++;
-      await delay(pauseMs);
+      await delay(10);
     }
   }
 

@@ -1,7 +1,7 @@
-"""Run by attacks/payments.test.ts: reads a URL again and again with the official client in Python, which pays for each read.
+"""Run by attacks/payments.test.ts: reads a URL again and again with the official client in Python, which pays for it.
 
-Arguments: the URL, the number of seconds, and the private keys of payers who read beside each other, each with httpx and its
-default timeouts. Prints JSON: the statuses of all answers, 0 for none in time, and how many milliseconds each took.
+Arguments: the URL, the number of seconds, and the private keys of payers who read beside each other, each with httpx
+and its default timeouts. Prints JSON: the statuses of all answers, 0 for none in time, and the milliseconds of each.
 """
 
 import asyncio
