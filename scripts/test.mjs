@@ -55,7 +55,8 @@ async function main(given) {
   const changes = await setUp(run, { needsStack: mode !== '--changed', needsCluster });
   if (run.isStopped || needsCluster) return finish(run);
   const needsKubernetes = mode === '--ci' || (mode === '--system' && options.length === 0);
-  const compiled = needsKubernetes ? compileKubernetes() : Promise.resolve();
+  const compiling = new AbortController();
+  const compiled = needsKubernetes ? compileKubernetes(compiling.signal) : Promise.resolve();
   if (mode === '--changed') await runChanged(run, changes);
   else if (mode === '--long') await runLong(run, readChoice(args));
   else if (options.length > 0) await runChosen(run, args, mode === '--system' ? systemProjects : testProjects);
@@ -65,6 +66,8 @@ async function main(given) {
     await runSystemTests(run, compiled);
     await runRotation(run, changes.files, Math.min(rotationEndMs, performance.now() + rotationMs));
   }
+  // A run that was stopped early does not wait for it.
+  compiling.abort();
   finish(run);
 }
 

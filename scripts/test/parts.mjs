@@ -1,7 +1,7 @@
 // @ts-check
-import { fork, spawn } from 'node:child_process';
+import { fork } from 'node:child_process';
 import path from 'node:path';
-import { forwardSignals } from '../child.mjs';
+import { forwardSignals, runChild } from '../child.mjs';
 import { runTimeoutMs } from '../jest.mjs';
 import { smoke } from '../smoke.mjs';
 import { repeatChanged } from './changed.mjs';
@@ -34,19 +34,18 @@ export async function runTests(run, { isCached, changes }) {
   if (checks.signal.aborted) console.log(`Stopped, since ${checks.signal.reason}: mend that first.`);
 }
 
-const compilation = `import('@granary/local/stack/cluster-tools').then((tools) => tools.prepareKubernetes(() => {}))`;
-
 /**
  * Compiles Kubernetes beside suites, which leave the processor idle while they wait, at the lowest priority. Resolves once that
- * has ended, however it has: the tests in the cluster compile what is missing, and say what is wrong.
+ * has ended, however it has: the tests in the cluster compile what is missing, and say what is wrong. It ends with this process.
+ * @param {AbortSignal} signal ends it
  * @returns {Promise<void>}
  */
-export async function compileKubernetes() {
+export async function compileKubernetes(signal) {
   if (process.getuid?.() !== 0) return;
-  const child = spawn('nice', ['-n', '19', process.execPath, '-e', compilation], { cwd: root, stdio: 'ignore' });
-  const ended = forwardSignals(child);
-  await new Promise((resolve) => child.once('exit', resolve).once('error', resolve));
-  ended();
+  const { cacheFolder } = await import('@granary/local/stack/cache');
+  const env = { ...process.env, KUBE_HOME: path.join(await cacheFolder(), 'kube') };
+  const build = ['setpriv', '--pdeathsig', 'KILL', 'bash', path.join(root, 'deploy/kube/build.sh')];
+  await runChild('nice', ['-n', '19', ...build], { env, signal }).catch(() => undefined);
 }
 
 /**
