@@ -7,7 +7,7 @@ import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/testing/database';
 import { parseTicket } from '@granary/shared/ids';
 import { eventually } from '@granary/testing/eventually';
-import { createCommitsTable } from '../src/commit/commit-log';
+import { createCommitsTable } from '../src/chain/commit-log';
 import { log, newApp, startDataService, storeRequest } from './support/data-service';
 
 const migrations = join(__dirname, '..', 'migrations');

@@ -21,13 +21,13 @@ import {
 import type { AccessTo } from '@granary/shared/rpc/access';
 import { startLastPayouts } from './closing/last-payouts';
 import { observeStranded } from './closing/stranded-wallets';
-import { chainHandlers } from './chain-handlers';
+import { chainHandlers } from './handlers/chain';
 import type { FinanceConfig } from './config';
 import { handlePrices, priceTopics, usageHandler, usageTopics } from './events';
-import { financeHandlers, type HandlerOptions } from './handlers';
-import { ledgerHandlers } from './ledger-handlers';
+import { financeHandlers, type HandlerOptions } from './handlers/finance';
+import { ledgerHandlers } from './handlers/ledger';
 import { startVoidingExpiredHolds } from './ledger/expired-holds';
-import { deductionHandlers, grantHandlers } from './grant-handlers';
+import { deductionHandlers, grantHandlers } from './handlers/grants';
 import { LedgerBatches } from './ledger/ledger-batches';
 import { openChain, type OpenChain } from './open-chain';
 import { startMoney } from './start-money';

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { grpcAddress, whole } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { areEvmAssets, evmAssetsRule } from './evm-assets';
-import { areFeeTiers, feeTiersRule } from './fee-tiers';
-import { areMaxFees, maxFeesRule } from './max-fees-setting';
+import { areFeeTiers, feeTiersRule } from './settings/fee-tiers';
+import { areMaxFees, maxFeesRule } from './settings/max-fees';
 import { mixedMoney } from './mixed-money';
 import {
   arePaymentAddresses,
@@ -12,8 +12,8 @@ import {
   paymentAddressesRule,
   type PaymentAddress,
 } from './payment-addresses';
-import { areMinimums, minimumsRule } from './minimums-setting';
-import { areRates, ratesRule } from './rates-setting';
+import { areMinimums, minimumsRule } from './settings/minimums';
+import { areRates, ratesRule } from './settings/rates';
 import { evmRpcUrls, solanaRpcUrls } from './rpc-urls-setting';
 import { areSolanaAssets, solanaAssetsRule } from './solana-assets';
 import { areSolanaFeePayers, solanaFeePayersRule } from './solana-fee-payers';

@@ -4,9 +4,9 @@ import type { Premium } from '@granary/shared/gen/granary/payments/v1/Premium';
 import type { PremiumCost } from '@granary/shared/gen/granary/payments/v1/PremiumCost';
 import type { QuoteOperationRequest } from '@granary/shared/gen/granary/payments/v1/QuoteOperationRequest';
 import { maxUtia, parseUtia } from '@granary/shared/money';
-import { appShareOf, divideShares } from './app-share';
+import { appShareOf, divideShares } from './settings/app-share';
 import type { PaymentsConfig } from './config';
-import { feeTierOf, parseFeeTiers } from './fee-tiers';
+import { feeTierOf, parseFeeTiers } from './settings/fee-tiers';
 
 /** The prices of the platform for an operation. */
 export type OperationPriceList = Pick<

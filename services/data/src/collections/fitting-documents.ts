@@ -5,7 +5,7 @@ import { empty, sql } from '@granary/shared/postgres/sql';
 import type { Call } from '@granary/shared/rpc/types';
 import type { App } from '../catalog/app';
 import { findCollection, type CollectionRef } from '../catalog/collection';
-import { commitsTable } from '../commit/commit-log';
+import { commitsTable } from '../chain/commit-log';
 import { misfitFinder, type FindMisfit, type WantedType } from '../documents/misfits';
 import { batchRows, documentBatch, type StoredDocument } from '../tables/document-batch';
 

@@ -3,14 +3,7 @@ import { sqlState } from '@granary/shared/postgres/errors';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { StepAnswer } from '@granary/shared/postgres/pipeline';
 import { APP_NOT_FOUND } from '../catalog/app';
-
-/** The row of an app with its latest commit. */
-export interface Head {
-  height: bigint;
-  /** Grows with the height, by one or more: the place of the commit among all of the app; its documents carry it. */
-  ordinal: bigint;
-  hash: Buffer;
-}
+import type { Head } from '../chain/hash-chain';
 
 /** A head with the revision of the app's catalog, which is in the same row. */
 export interface LockedHead extends Head {

@@ -4,7 +4,7 @@ import { parseTicket } from '@granary/shared/ids';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { findCommits } from './commit-log';
+import { findCommits } from '../chain/commit-log';
 import { headToLock } from './head';
 import type { Outcomes, PendingWrite } from './write';
 

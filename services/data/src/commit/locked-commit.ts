@@ -5,7 +5,7 @@ import { pipelinedTransaction } from '@granary/shared/postgres/transaction';
 import type { CollectionRef } from '../catalog/collection';
 import { createMissing, lockedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
-import { insertCommits } from './commit-log';
+import { insertCommits } from '../chain/commit-log';
 import { nothingDerived } from './after-plan';
 import { mayBeOfDerived } from './derived-failure';
 import { writeDocuments } from './document-rows';

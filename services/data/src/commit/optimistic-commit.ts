@@ -2,7 +2,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { singleRoundTripTransaction } from '@granary/shared/postgres/transaction';
 import { cachedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
-import { insertCommits } from './commit-log';
+import { insertCommits } from '../chain/commit-log';
 import { fitsUpsert, upsertDocuments } from './document-rows';
 import { compareAndSetHead, isHeadConflict } from './head';
 import { mayBeOfDerived } from './derived-failure';

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef } from '../catalog/collection';
 import type { PreparedDocument } from '../documents/parser';
-import { linkContent, nextLink } from './hash-chain';
-import type { Head, LockedHead } from './head';
+import { linkContent, nextLink, type Head } from '../chain/hash-chain';
+import type { LockedHead } from './head';
 import { plan, rowsOf, type BatchCollections } from './plan';
 import type { Committed, PendingWrite, Write } from './write';
 

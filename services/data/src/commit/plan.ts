@@ -1,7 +1,8 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef } from '../catalog/collection';
-import type { CommitRow } from './commit-log';
-import type { Head, LockedHead } from './head';
+import type { CommitRow } from '../chain/commit-log';
+import type { Head } from '../chain/hash-chain';
+import type { LockedHead } from './head';
 import type { Committed, Outcomes, PendingWrite, PresentDocuments, Write, WriteLink } from './write';
 
 /** The collections that the writes of a batch name, at one revision of the catalog. */

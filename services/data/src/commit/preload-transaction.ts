@@ -7,7 +7,7 @@ import { uniqueIndexes } from '../catalog/index-definition';
 import { cachedCollections } from './batch-collections';
 import type { BulkPreload } from './bulk-preload';
 import type { CommitContext } from './commit-context';
-import { insertCommits } from './commit-log';
+import { insertCommits } from '../chain/commit-log';
 import { copyDocuments, copyFromDocuments, countCopied } from './document-rows';
 import { compareAndSetHead, headToLock, moveHead, toLockedHead, type LockedHead } from './head';
 import { timeoutOf } from './locked-commit';

@@ -3,7 +3,7 @@ import type { Step } from '@granary/shared/postgres/pipeline';
 import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import { pipelinedTransaction } from '@granary/shared/postgres/transaction';
 import type { ReadAccess } from '../catalog/collection';
-import { findCommits } from './commit-log';
+import { findCommits } from '../chain/commit-log';
 import { headToLock } from './head';
 import type { Committed, Outcomes, PendingWrite } from './write';
 import type { App } from '../catalog/app';

@@ -2,8 +2,8 @@ import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef, ReadAccess } from '../catalog/collection';
 import type { Task } from '@granary/shared/concurrency/time-slicing';
 import type { PreparedDocument } from '../documents/parser';
-import type { Link } from './hash-chain';
-import type { Head } from './head';
+import type { Commit } from '../chain/commit-log';
+import type { Head, Link } from '../chain/hash-chain';
 import type { IdempotencyKey } from '@granary/shared/idempotency/key';
 import type { Condition } from '../query/language/condition';
 
@@ -113,16 +113,7 @@ export interface Write {
 }
 
 /** A commit as its caller gets it: of an upload's two links this is the first, its document is the second. */
-export interface Committed {
-  ticketId: string;
-  operation: 'store' | 'upload';
-  collection: string;
-  namespace: string;
-  height: bigint;
-  hash: Buffer;
-  ids: readonly string[];
-  /** 0 when the catalog no longer says. */
-  collectionNumber: bigint;
+export interface Committed extends Commit {
   /** Of a collection that this write created. */
   createdWithAccess?: ReadAccess;
   /** What was kept with it under an Idempotency-Key: of a commit that was found by that. */

@@ -1,7 +1,7 @@
 import type { Queryable } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
 import { findCollections, type CollectionRef } from '../catalog/collection';
-import { hashBytes, readTexts, readTextSizes, type CommitRecord, type VersionPlace } from '../commit/commit-pages';
+import { hashBytes, readTexts, readTextSizes, type CommitRecord, type VersionPlace } from '../chain/commit-pages';
 
 /** What a commit stored at a place. */
 export interface CommitEntry {

@@ -5,7 +5,7 @@ import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { Call } from '@granary/shared/rpc/types';
 import { APP_NOT_FOUND, findApp } from '../catalog/app';
-import { readCommits, type CommitRecord } from '../commit/commit-pages';
+import { readCommits, type CommitRecord } from '../chain/commit-pages';
 import { INVALID_CURSOR } from '../query/language/paging';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { addTexts, entriesOf, type CommitEntry } from './commit-entries';

@@ -1,7 +1,6 @@
 import { notFound, ServiceError, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
-import type { Head } from '../commit/head';
-import { linkContent, nextLink } from '../commit/hash-chain';
+import { linkContent, nextLink, type Head } from '../chain/hash-chain';
 import {
   batchBytesMax,
   documentKey,

@@ -3,7 +3,7 @@ import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
 import { parseTicket } from '@granary/shared/ids';
 import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { findCommits } from '../commit/commit-log';
+import { findCommits } from '../chain/commit-log';
 import { TASK_NOT_FOUND } from '../jobs/queue';
 import { resultsJson } from './write-request';
 

@@ -1,7 +1,7 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef } from '../catalog/collection';
 import { SCHEMA_VIOLATION } from '../catalog/schema';
-import { linkContent, type Entry, type LinkContent } from '../commit/hash-chain';
+import { linkContent, type Entry, type LinkContent } from '../chain/hash-chain';
 import type { CallCommitter } from '../commit/tracing';
 import { sizeClassOf } from '../commit/write';
 import { prepareBody, prepareLargeBody, type PreparedDocument } from '../documents/parser';

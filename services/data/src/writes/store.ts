@@ -3,8 +3,7 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import type { StoreRequest } from '@granary/shared/gen/granary/data/v1/StoreRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import type { CollectionRef } from '../catalog/collection';
-import { nextLink } from '../commit/hash-chain';
-import type { Head } from '../commit/head';
+import { nextLink, type Head } from '../chain/hash-chain';
 import type { CallCommitter } from '../commit/tracing';
 import {
   sizeClassOf,

@@ -4,7 +4,7 @@ import type { App } from '../catalog/app';
 import type { CatalogCache } from '../catalog/cache';
 import type { CollectionRef } from '../catalog/collection';
 import { documentsTable, historyTable } from '../catalog/table-names';
-import { findLinks, type LoggedLink } from '../commit/commit-log';
+import { findLinks, type LoggedLink } from '../chain/commit-log';
 import type { Committed, NewVersion, WriteLink } from '../commit/write';
 import { noSuchDocument } from '../documents/document-error';
 import { changesByCollection, type DocumentChange } from './document-change';

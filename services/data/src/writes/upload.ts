@@ -4,8 +4,7 @@ import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/C
 import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../catalog/names';
-import { linkContent, nextLink } from '../commit/hash-chain';
-import type { Head } from '../commit/head';
+import { linkContent, nextLink, type Head } from '../chain/hash-chain';
 import type { CallCommitter } from '../commit/tracing';
 import {
   sizeClassOf,

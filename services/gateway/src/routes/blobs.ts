@@ -19,9 +19,9 @@ import { tooLarge, unauthenticated } from '../errors/problem';
 import { canonicalPathOf, route, type Route, type RouteRequest } from '../pipeline/route';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { createdCollectionSchema, exampleTicket, ticketField } from '../validation/schemas';
-import { paidWriteResponses, payForWrite } from './paid-writes';
-import type { WriteTerms } from './priced-write';
-import { paymentHeaders } from './reads';
+import { paidWriteResponses, payForWrite } from '../paying/paid-writes';
+import type { WriteTerms } from '../paying/priced-write';
+import { paymentHeaders } from '../paying/payment-docs';
 
 /** Bytes of a multipart body besides the file: the metadata and the form around it. */
 const formOverheadBytes = 128 * 1024;

@@ -20,9 +20,10 @@ import {
   selectSchema,
   ticketField,
 } from '../validation/schemas';
-import { idempotencyOfWrite, paidWriteResponses, payForWrite } from './paid-writes';
-import type { WriteTerms } from './priced-write';
-import { paidReadHeaders, paymentHeaders, paymentResponses, read } from './reads';
+import { idempotencyOfWrite, paidWriteResponses, payForWrite } from '../paying/paid-writes';
+import type { WriteTerms } from '../paying/priced-write';
+import { paidReadHeaders, paymentHeaders, paymentResponses } from '../paying/payment-docs';
+import { read } from './reads';
 
 /** `app_id::name` */
 const rootPattern = new RegExp(`${appIdPattern.source.slice(0, -1)}::${namePattern.source.slice(1)}`);

@@ -4,7 +4,7 @@ import { invalid, ServiceError } from '@granary/shared/errors';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, json, JsonText, type Answer } from '../http/answer';
 import type { AppCaller } from '../pipeline/access';
-import { isPaymentRefused } from '../pipeline/agent-spending';
+import { isPaymentRefused } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { requestContextOf } from '../pipeline/request-context';
 import { route, type RouteRequest } from '../pipeline/route';
@@ -16,9 +16,9 @@ import {
   ticketSchema,
   timeSchema,
 } from '../validation/schemas';
-import { payAndRun, paymentMeansIn } from './payment-means';
-import { offerRequest, purchaseOf, type PaymentRequired, type PricedRequest } from './payment-required';
-import { unlessRequired, type PaidOperation } from './priced-write';
+import { payAndRun, paymentMeansIn } from '../paying/payment-means';
+import { offerRequest, purchaseOf, type PaymentRequired, type PricedRequest } from '../paying/payment-required';
+import { unlessRequired, type PaidOperation } from '../paying/priced-write';
 import { idempotencyHeader, idempotencyKey, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 
 /** What an encrypted index is over. Empty: any collection, any field. */

@@ -11,9 +11,9 @@ import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
 import { exampleTicket, exampleTime, successSchema, ticketSchema } from '../validation/schemas';
 import { encryptedQuoteRoute, payForIndex, rotateDataKeyRoute } from './encrypted-indexes';
 import { indexAnswer, indexAnswers } from './index-answer';
-import { paidWriteResponses } from './paid-writes';
-import type { WriteTerms } from './priced-write';
-import { paymentHeaders } from './reads';
+import { paidWriteResponses } from '../paying/paid-writes';
+import type { WriteTerms } from '../paying/priced-write';
+import { paymentHeaders } from '../paying/payment-docs';
 
 const read = { kind: 'app', permission: 'Read' } as const;
 const admin = { kind: 'app', permission: 'Admin' } as const;

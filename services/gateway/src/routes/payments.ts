@@ -3,7 +3,7 @@ import { newCall } from '@granary/shared/rpc/types';
 import { json, jsonText } from '../http/answer';
 import { bodyLimits, route } from '../pipeline/route';
 import { objectSchema } from '../validation/schemas';
-import { waitForBlock } from './x402-answers';
+import { waitForBlock } from '../paying/x402-answers';
 
 const versionSchema = z.literal([1, 2]).describe('Version of the x402 protocol');
 

@@ -25,7 +25,8 @@ import {
 import { priceConfigSchema, priceJson, readPriceOf } from '../validation/index-prices';
 import { memberBytes, textMember } from '../validation/json-members';
 import { publicQueryErrors } from './documents';
-import { paidReadHeaders, paymentResponses, read } from './reads';
+import { paidReadHeaders, paymentResponses } from '../paying/payment-docs';
+import { read } from './reads';
 
 const parameterSchema = z.strictObject({
   name: z.string().min(1).max(200).describe('Name of the URL parameter; not `offset`, `cursor`, `count` or `version`'),

@@ -9,9 +9,9 @@ import type { GatewayContext } from '../pipeline/gateway-context';
 import { etagOfVersion, ifMatch, ifNoneMatch } from '../pipeline/versions';
 import { flagParameter } from '../validation/parameters';
 import { objectSchema } from '../validation/schemas';
-import { idempotencyOfWrite, paidWriteResponses, payForWrite } from './paid-writes';
-import type { WriteTerms } from './priced-write';
-import { paymentHeaders } from './reads';
+import { idempotencyOfWrite, paidWriteResponses, payForWrite } from '../paying/paid-writes';
+import type { WriteTerms } from '../paying/priced-write';
+import { paymentHeaders } from '../paying/payment-docs';
 
 const path = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
 /** Bytes of a body: those of a document, with white space. */

@@ -24,7 +24,8 @@ import { refreshModes, variablesSchema, viewDefinition } from '../validation/vie
 import { buildAnswer, buildResponses, changeViewRoute } from './view-change';
 import { memberBytes } from '../validation/json-members';
 import { publicQueryErrors } from './documents';
-import { paidReadHeaders, paymentResponses, read } from './reads';
+import { paidReadHeaders, paymentResponses } from '../paying/payment-docs';
+import { read } from './reads';
 
 const exampleView = {
   name: 'by_stars',

@@ -1,5 +1,5 @@
 import type { Client } from 'pg';
-import { BrokenChainError, chainStart, followChain, type StoredLink } from '@granary/data/commit/chain-check';
+import { BrokenChainError, chainStart, followChain, type StoredLink } from '@granary/data/chain/chain-check';
 import { ConfigError } from '@granary/shared/config';
 import { appHeads, type AppHead } from './cut-rows';
 import { startProgress, type Say } from './progress';

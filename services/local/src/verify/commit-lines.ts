@@ -1,4 +1,4 @@
-import { BrokenChainError, type LinkPart } from '@granary/data/commit/chain-check';
+import { BrokenChainError, type LinkPart } from '@granary/data/chain/chain-check';
 
 /** The first line of an export: the app, and its head when the export began. */
 export interface ExportHeader {

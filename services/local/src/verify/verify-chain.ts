@@ -1,6 +1,6 @@
 import { rename, rm } from 'node:fs/promises';
 import { writeNewFile } from '@granary/shared/objects/new-file';
-import { BrokenChainError, ChainChecker } from '@granary/data/commit/chain-check';
+import { BrokenChainError, ChainChecker } from '@granary/data/chain/chain-check';
 import type { Say } from '../backup/progress';
 import { startProgress } from '../backup/progress';
 import type { ChainSource } from './chain-source';

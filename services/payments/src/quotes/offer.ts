@@ -1,5 +1,5 @@
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
-import { divideShares } from '../app-share';
+import { divideShares } from '../settings/app-share';
 import type { PaymentMethod } from './payment-methods';
 import type { QuoteTerms } from './quote-id';
 

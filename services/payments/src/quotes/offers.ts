@@ -4,7 +4,7 @@ import type { PaymentOffer } from '@granary/shared/gen/granary/payments/v1/Payme
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
 import { message } from '@granary/shared/rpc/types';
 import { parseUtia } from '@granary/shared/money';
-import { appShareOf } from '../app-share';
+import { appShareOf } from '../settings/app-share';
 import { extraText, requirementText, validSeconds, type Offer, type QuotedRequest } from './offer';
 import type { PaymentMethod } from './payment-methods';
 import { paymentIdentifierExtension } from './payment-identifier';

@@ -6,7 +6,7 @@ import type { Logger } from '@granary/shared/logger';
 import { newCall, type Client } from '@granary/shared/rpc/types';
 import { newDocumentId } from '@granary/shared/ids';
 import { transferId } from '@granary/shared/transfer-id';
-import { divideShares } from '../app-share';
+import { divideShares } from '../settings/app-share';
 import type { Claim } from './claim';
 import type { Claims } from './claims';
 

@@ -13,7 +13,7 @@ import type { Call, Client } from '@granary/shared/rpc/types';
 import { parseUtia } from '@granary/shared/money';
 import { parseTicket } from '@granary/shared/ids';
 import { transferId } from '@granary/shared/transfer-id';
-import { appShareOf, divideShares } from '../app-share';
+import { appShareOf, divideShares } from '../settings/app-share';
 import { refused as refusedPayment } from '../payment-refused';
 import { refOfWrite, writeHoldExpiry } from './held-writes';
 import { postOf, voidOf } from './hold-endings';

@@ -5,7 +5,7 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { bumpCatalogRevision, lockApp } from '../../catalog/app-lock';
 import { COLLECTION_NOT_FOUND, findCollections, type CollectionRef } from '../../catalog/collection';
 import { documentsTable } from '../../catalog/table-names';
-import { commitsTable } from '../../commit/commit-log';
+import { commitsTable } from '../../chain/commit-log';
 import { abandonedBuild, deletedView, indexBuild, type Build } from '../build';
 import { layoutOf, readLayout } from '../layout';
 import { planView } from '../plan/view-plan';

@@ -5,9 +5,9 @@ import { newCall } from '@granary/shared/rpc/types';
 import { unauthenticated } from '../errors/problem';
 import type { Answer } from '../http/answer';
 import { requirePermission, type AppCaller } from '../pipeline/access';
-import { isPaymentRefused } from '../pipeline/agent-spending';
+import { isPaymentRefused } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
-import { paymentIn } from '../pipeline/payment-header';
+import { paymentIn } from '../spending/payment-header';
 import { paymentByGrant, userKeyIn } from './grant-payments';
 import {
   amountOf,

@@ -10,7 +10,7 @@ import type { RouteRequest } from '../pipeline/route';
 import { isAnyGiven, payAndRun, paymentMeansIn } from './payment-means';
 import type { PaymentRequired, PricedRequest } from './payment-required';
 import { unlessRequired, type PricedWrite, type WriteTerms } from './priced-write';
-import { paymentResponses } from './reads';
+import { paymentResponses } from './payment-docs';
 
 /** The answers to a write that costs something, in its document. */
 export const paidWriteResponses = { 402: paymentResponses[402] };

@@ -5,12 +5,12 @@ import type { Transaction as TransactionMessage } from '@granary/shared/gen/gran
 import type { Wallet as WalletMessage } from '@granary/shared/gen/granary/finance/v1/Wallet';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { message, type Handlers } from '@granary/shared/rpc/types';
-import { listAuthzTransactions, type AuthzTransaction } from './ledger/authz-transactions';
-import { checkPage } from './page';
-import { payoutHandlers, required, type PayoutHandlerOptions } from './payout-handlers';
-import type { PricesIn } from './usage/prices';
-import { listRetentionCosts, type CollectionCost } from './usage/retention-costs';
-import { getWallet, type Wallet } from './wallets/wallet';
+import { listAuthzTransactions, type AuthzTransaction } from '../ledger/authz-transactions';
+import { checkPage } from '../page';
+import { payoutHandlers, required, type PayoutHandlerOptions } from './payouts';
+import type { PricesIn } from '../usage/prices';
+import { listRetentionCosts, type CollectionCost } from '../usage/retention-costs';
+import { getWallet, type Wallet } from '../wallets/wallet';
 
 export interface HandlerOptions extends PayoutHandlerOptions {
   pricesIn: PricesIn;

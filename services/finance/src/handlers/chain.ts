@@ -3,7 +3,7 @@ import { addressProblem } from '@granary/shared/cosmos/address';
 import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
 import type { IncludedTransfer } from '@granary/shared/gen/granary/finance/v1/IncludedTransfer';
 import type { Handlers } from '@granary/shared/rpc/types';
-import type { Chain, ChainTransfer } from './chain/chain';
+import type { Chain, ChainTransfer } from '../chain/chain';
 
 /** Longer than any transaction of one transfer. */
 const transactionBytesMax = 4_096;

@@ -2,7 +2,6 @@ import { byteaArray, int8Array, textArray } from '@granary/shared/postgres/wire/
 import { execute, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Link } from './hash-chain';
-import type { Committed } from './write';
 
 export const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');
 
@@ -53,8 +52,21 @@ export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], 
 const arrayText = (ids: readonly string[]): string =>
   `{"${ids.map((id) => (/["\\]/.test(id) ? id.replace(/["\\]/g, '\\$&') : id)).join('","')}"}`;
 
+/** A commit, by the first of its links. */
+export interface Commit {
+  ticketId: string;
+  operation: 'store' | 'upload';
+  collection: string;
+  namespace: string;
+  height: bigint;
+  hash: Buffer;
+  ids: readonly string[];
+  /** 0 when the catalog no longer says. */
+  collectionNumber: bigint;
+}
+
 /** A commit as it is logged. */
-export interface LoggedCommit extends Committed {
+export interface LoggedCommit extends Commit {
   userAddress: string | null;
   at: Date;
 }

@@ -1,5 +1,12 @@
 import { sha256 } from '../values/sha256';
-import type { Head } from './head';
+
+/** Where the chain of an app ends: its latest commit. */
+export interface Head {
+  height: bigint;
+  /** Grows with the height, by one or more: the place of the commit among all of the app; its documents carry it. */
+  ordinal: bigint;
+  hash: Buffer;
+}
 
 /** The hash before the first commit. */
 export const genesisHash = Buffer.alloc(32);

@@ -2,7 +2,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { PayRequest } from '@granary/shared/gen/granary/payments/v1/PayRequest';
 import { message } from '@granary/shared/rpc/types';
-import { isPaymentRefused } from '../pipeline/agent-spending';
+import { isPaymentRefused } from '../spending/agent-spending';
 import { clientDisconnected } from '../http/body';
 import { jsonBytes, type Answer } from '../http/answer';
 import type { GatewayContext } from '../pipeline/gateway-context';

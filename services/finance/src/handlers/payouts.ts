@@ -11,12 +11,12 @@ import { once } from '@granary/shared/idempotency/once';
 import { maxUtia, parseUtia } from '@granary/shared/money';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { message, type Handlers } from '@granary/shared/rpc/types';
-import { checkPage } from './page';
-import { checkDestination, updatePayoutSettings, type PayoutSettingsChange } from './payouts/payout-settings';
-import { listPayouts, parsePayoutStatus, type Payout } from './payouts/payouts';
-import { assertRoomForPayouts, reservePayouts, type PayoutRules } from './payouts/reserve-payouts';
-import type { Faucet } from './simulated-chain/faucet';
-import { getWallet, type PayoutSettings, type Wallets } from './wallets/wallet';
+import { checkPage } from '../page';
+import { checkDestination, updatePayoutSettings, type PayoutSettingsChange } from '../payouts/payout-settings';
+import { listPayouts, parsePayoutStatus, type Payout } from '../payouts/payouts';
+import { assertRoomForPayouts, reservePayouts, type PayoutRules } from '../payouts/reserve-payouts';
+import type { Faucet } from '../simulated-chain/faucet';
+import { getWallet, type PayoutSettings, type Wallets } from '../wallets/wallet';
 
 export const FAUCET_MISSING = 'FAUCET_MISSING';
 

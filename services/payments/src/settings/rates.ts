@@ -1,7 +1,7 @@
-import { keysOfShortName } from './evm-assets';
-import { readSolanaAddress } from './solana-address';
-import { lowerAllCapitals, readEvmAddress } from './evm-address';
-import { solanaKeyOfShortName } from './solana-assets';
+import { keysOfShortName } from '../evm-assets';
+import { readSolanaAddress } from '../solana-address';
+import { lowerAllCapitals, readEvmAddress } from '../evm-address';
+import { solanaKeyOfShortName } from '../solana-assets';
 
 const entry = /^([^=]{1,128})=([1-9]\d{0,29})$/;
 const evmKey = /^(eip155:[1-9]\d{0,15})\/(0x[0-9a-fA-F]{40})$/;

@@ -3,7 +3,7 @@ import { maxUtia } from '@granary/shared/money';
 import { clientDisconnected } from '../http/body';
 import { jsonBytes, type Answer } from '../http/answer';
 import type { AppCaller } from '../pipeline/access';
-import { isPaymentRefused, type ReservedSpend, type Spend } from '../pipeline/agent-spending';
+import { isPaymentRefused, type ReservedSpend, type Spend } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { replayedHeader } from '../pipeline/idempotency';
 import {

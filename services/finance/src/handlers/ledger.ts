@@ -5,13 +5,13 @@ import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Le
 import type { Movement } from '@granary/shared/gen/granary/finance/v1/Movement';
 import { playMoneyNetwork } from '@granary/shared/play-money';
 import type { Handlers } from '@granary/shared/rpc/types';
-import { openAccounts, readBalances } from './ledger/accounts';
-import type { Command, Group, Result } from './ledger/commands';
-import { accountByName, kindsOf, mayAsk, walletApp } from './ledger/kinds';
-import type { LedgerBatches } from './ledger/ledger-batches';
-import { listOpenHolds } from './ledger/open-holds';
-import { listEntries, type Entry } from './ledger/statement';
-import { getWallet, type Wallets } from './wallets/wallet';
+import { openAccounts, readBalances } from '../ledger/accounts';
+import type { Command, Group, Result } from '../ledger/commands';
+import { accountByName, kindsOf, mayAsk, walletApp } from '../ledger/kinds';
+import type { LedgerBatches } from '../ledger/ledger-batches';
+import { listOpenHolds } from '../ledger/open-holds';
+import { listEntries, type Entry } from '../ledger/statement';
+import { getWallet, type Wallets } from '../wallets/wallet';
 
 const commandsMax = 1_000;
 const accountsMax = 1_000;

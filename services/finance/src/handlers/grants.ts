@@ -11,7 +11,7 @@ import { parseUtia } from '@granary/shared/money';
 import type { Connection } from '@granary/shared/postgres/pool';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { message, type Handlers } from '@granary/shared/rpc/types';
-import { findDeduction, startDeduction } from './grants/deductions';
+import { findDeduction, startDeduction } from '../grants/deductions';
 import {
   chainGrantOf,
   createGrant,
@@ -20,7 +20,7 @@ import {
   revokeGrant,
   type Grant,
   type GrantOptions,
-} from './grants/grants';
+} from '../grants/grants';
 
 /** What users do with their grants, for the gateway, which has checked the signature of the wallet. */
 export function grantHandlers(

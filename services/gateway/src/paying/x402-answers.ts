@@ -2,7 +2,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/SettledPayment';
 import { overloaded } from '../errors/problem';
 import { accepted, type Answer } from '../http/answer';
-import { isPaymentRefused } from '../pipeline/agent-spending';
+import { isPaymentRefused } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { idempotencyKey } from '../pipeline/idempotency';
 import type { RouteRequest } from '../pipeline/route';

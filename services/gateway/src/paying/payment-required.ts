@@ -11,7 +11,7 @@ import { jsonBytes, type Answer } from '../http/answer';
 import type { AnyReader, AppCaller, Caller } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { callerName, idempotencyKey } from '../pipeline/idempotency';
-import { hasPayment } from '../pipeline/payment-header';
+import { hasPayment } from '../spending/payment-header';
 import { requestContextOf } from '../pipeline/request-context';
 import { canonicalPathOf, type RouteRequest } from '../pipeline/route';
 

@@ -2,7 +2,7 @@ import type { PayRequest } from '@granary/shared/gen/granary/payments/v1/PayRequ
 import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/SettledPayment';
 import { message, newCall } from '@granary/shared/rpc/types';
 import type { Answer } from '../http/answer';
-import { isPaymentRefused } from '../pipeline/agent-spending';
+import { isPaymentRefused } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { paymentRequiredAnswer, purchaseOf, type PaymentRequired, type PricedRequest } from './payment-required';
 import { unlessRequired, type PaidOperation } from './priced-write';

@@ -1,5 +1,6 @@
 import { Batcher, type ItemResult } from '@granary/shared/concurrency/batcher';
 import { ServiceError } from '@granary/shared/errors';
+import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import type { CompleteSpendRequest } from '@granary/shared/gen/granary/payments/v1/CompleteSpendRequest';
 import type { RepeatedRequest } from '@granary/shared/gen/granary/payments/v1/RepeatedRequest';
@@ -8,7 +9,6 @@ import { newDocumentId } from '@granary/shared/ids';
 import { message, newCall, type Call, type Client } from '@granary/shared/rpc/types';
 import type { ReserveSpendRequest } from '@granary/shared/gen/granary/payments/v1/ReserveSpendRequest';
 import { overloaded } from '../errors/problem';
-import type { AppCaller } from './access';
 
 /** Payments that one reservation covers, and that may wait for one, of a key for an application. */
 const sharedMax = 100;
@@ -18,9 +18,17 @@ const lingerMs = 10;
 
 type Payments = Pick<Client<PaymentsDefinition>, 'reserveSpend' | 'completeSpend' | 'cancelSpend' | 'resolveSpend'>;
 
+/** A key with the permission Pay. Its application pays. */
+export interface AgentKey {
+  appId: string;
+  keyId: string;
+  /** The limits of the key; a key without them may pay any application. */
+  payLimits?: PayLimits;
+}
+
 /** What an agent key is to pay. */
 export interface Spend {
-  agent: AppCaller;
+  agent: AgentKey;
   targetAppId: string;
   amountUtia: string;
   /** The part of the application in millionths; undefined: the default. */

@@ -1,7 +1,6 @@
 import { ServiceError, unavailable } from '@granary/shared/errors';
 import type { CompleteSpendRequest } from '@granary/shared/gen/granary/payments/v1/CompleteSpendRequest';
 import type { ReserveSpendRequest } from '@granary/shared/gen/granary/payments/v1/ReserveSpendRequest';
-import type { AppCaller } from './access';
 import { AgentSpending, type Spend } from './agent-spending';
 
 const refused = new ServiceError('FAILED_PRECONDITION', 'PAYMENT_REFUSED', 'no', { details: { reason: 'x' } });
@@ -33,7 +32,10 @@ function fixture({ available = Infinity, completes = () => Promise.resolve({}) }
   };
   const spending = new AgentSpending(payments, 10_000);
   const spend = (amountUtia: string, keyId = 'k'): Spend => ({
-    ...{ agent: { keyId, appId: 'a' } as AppCaller, targetAppId: 't', amountUtia, appSharePpm: undefined },
+    agent: { keyId, appId: 'a' },
+    targetAppId: 't',
+    amountUtia,
+    appSharePpm: undefined,
     requestId: 'r',
   });
   return {
