@@ -1,8 +1,7 @@
 /**
  * The map of the code. A room is a folder: the files directly in it. Each package lists its rooms from the ground up, and a
  * room imports from itself and from rooms listed before it, never from one listed after. Files directly in `src` are
- * leaves, which every room may import, or the roof, which puts the rooms together and which no room imports. Leaves import
- * leaves, and the room `settings`, by which `config` reads its values.
+ * leaves, which every room may import, or the roof, which puts the rooms together and which no room imports.
  * `npm run lint` checks it; `npm run rooms` draws it (docs/rooms.svg).
  */
 export const rooms = {
@@ -91,14 +90,15 @@ export const rooms = {
     'handlers',
   ],
   payments: [
-    'settings',
     'verify',
-    'quotes',
     'networks',
-    'cosmos',
-    'simulated-evm',
-    'evm-rpc',
-    'solana-rpc',
+    'schemes/evm',
+    'schemes/simulated',
+    'schemes/solana',
+    'schemes/cosmos',
+    'schemes',
+    'settings',
+    'quotes',
     'settlement',
     'spending',
   ],
@@ -109,19 +109,7 @@ export const rooms = {
 export const leaves = {
   finance: ['config', 'page'],
   local: ['config', 'ports'],
-  payments: [
-    'config',
-    'evm-address',
-    'evm-assets',
-    'payment-addresses',
-    'payment-refused',
-    'mixed-money',
-    'rpc-urls-setting',
-    'simulated-network',
-    'solana-address',
-    'solana-assets',
-    'solana-fee-payers',
-  ],
+  payments: ['amounts-by-network', 'payment-refused'],
   shared: [
     'byte-writer',
     'config',
@@ -175,7 +163,7 @@ const downward = Object.entries(rooms).flatMap(([name, floors]) => [
     name: `${name}-leaves-import-leaves`,
     severity: 'error',
     from: { path: leavesOf(name), pathNot: '/gen/' },
-    to: { path: `^services/${name}/src/`, pathNot: [leavesOf(name), inRoom(name, 'settings')] },
+    to: { path: `^services/${name}/src/`, pathNot: leavesOf(name) },
   },
   {
     name: `${name}-folder-is-a-listed-room`,

@@ -16,8 +16,11 @@ const payments = {};
 /** With `webAssembly` the curve has no native build, as on platforms for which there is none. */
 async function start({ webAssembly = false } = {}) {
   if (webAssembly) refuseBindings();
-  const { parseEvmAssets } = load('@granary/payments/evm-assets');
-  const { parseSolanaAssets } = load('@granary/payments/solana-assets');
+  const { parseEvmAssets } = load('@granary/payments/schemes/evm/assets');
+  const { EvmExact } = load('@granary/payments/schemes/evm/verify');
+  const { CosmosExact } = load('@granary/payments/schemes/cosmos/verify');
+  const { parseSolanaAssets } = load('@granary/payments/schemes/solana/assets');
+  const { SolanaExact } = load('@granary/payments/schemes/solana/verify');
   const { Verifier } = load('@granary/payments/verify/verifier');
   payments.evm = await Promise.all(Array.from({ length: kept }, evmPayment));
   payments.official = payments.evm;
@@ -25,10 +28,12 @@ async function start({ webAssembly = false } = {}) {
   const solana = await solanaPayments();
   payments.solana = solana.payments;
   payments.officialSolana = solana.payments;
-  const verifier = new Verifier({
-    ...{ evmAssets: parseEvmAssets('usdc-test'), cosmosNetworks: () => [cosmos], now: () => new Date() },
-    solana: { assets: parseSolanaAssets('usdc-test'), feePayers: [solana.feePayer] },
-  });
+  const schemes = [
+    new CosmosExact(() => [cosmos]),
+    new EvmExact(parseEvmAssets('usdc-test')),
+    new SolanaExact({ assets: parseSolanaAssets('usdc-test'), feePayers: [solana.feePayer] }),
+  ];
+  const verifier = new Verifier(schemes, () => new Date());
   const ours = async (envelope) => (await verifier.verify(Buffer.from(JSON.stringify(envelope)))).isValid;
   Object.assign(verify, { evm: ours, cosmos: ours, solana: ours });
   verify.official = await officialFacilitator();

@@ -5,7 +5,7 @@ import type { KeyPairSigner } from '@solana/kit';
 import { HTTPFacilitatorClient } from '@x402/core/server';
 import { ExactSvmScheme } from '@x402/svm/exact/client';
 import { ExactSvmSchemeV1 } from '@x402/svm/exact/v1/client';
-import { openFeeKey } from '@granary/payments/solana-rpc/fee-key';
+import { openFeeKey } from '@granary/payments/schemes/solana/fee-key';
 import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { eventually } from '@granary/testing/eventually';
 import { SolanaChain } from '@granary/testing/solana-chain';

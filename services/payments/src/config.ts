@@ -1,22 +1,18 @@
 import { z } from 'zod';
 import { grpcAddress, whole } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
-import { areEvmAssets, evmAssetsRule } from './evm-assets';
+import type { PaymentAddress } from './networks/scheme';
+import { schemes, schemeSettings } from './schemes/schemes';
 import { areFeeTiers, feeTiersRule } from './settings/fee-tiers';
-import { areMaxFees, maxFeesRule } from './settings/max-fees';
-import { mixedMoney } from './mixed-money';
+import { areMinimums, minimumsRule } from './settings/minimums';
+import { mixedMoney } from './settings/mixed-money';
 import {
   arePaymentAddresses,
   mistypedAddress,
   parsePaymentAddresses,
   paymentAddressesRule,
-  type PaymentAddress,
-} from './payment-addresses';
-import { areMinimums, minimumsRule } from './settings/minimums';
+} from './settings/payment-addresses';
 import { areRates, ratesRule } from './settings/rates';
-import { evmRpcUrls, solanaRpcUrls } from './rpc-urls-setting';
-import { areSolanaAssets, solanaAssetsRule } from './solana-assets';
-import { areSolanaFeePayers, solanaFeePayersRule } from './solana-fee-payers';
 
 function checkPaymentAddresses(text: string, context: z.RefinementCtx<string>): void {
   const problem = arePaymentAddresses(text) ? problemWith(parsePaymentAddresses(text)) : paymentAddressesRule;
@@ -27,6 +23,7 @@ const problemWith = (addresses: readonly PaymentAddress[]): string | undefined =
   mistypedAddress(addresses) ?? mixedMoney(addresses);
 
 const settings = commonConfig.extend({
+  ...schemeSettings,
   /** Price of storing a GiB for a day, after the free days. */
   RETENTION_UTIA_PER_GIB_DAY: whole(0, Number.MAX_SAFE_INTEGER).default(1000),
   RETENTION_FREE_DAYS: whole(0, 36_500).default(30),
@@ -42,12 +39,6 @@ const settings = commonConfig.extend({
   APP_SHARE_PERCENT: whole(0, 100).default(80),
   /** Where x402 payments go, by network, in the order in which they are offered; none: no x402 payments. */
   X402_PAY_TO: z.string().superRefine(checkPaymentAddresses).default(''),
-  /** Tokens on EVM networks in which payments are verified, with their EIP-712 domains. */
-  X402_EVM_ASSETS: z.string().refine(areEvmAssets, evmAssetsRule).default('usdc,usdc-test'),
-  /** Tokens on Solana in which payments are verified, if there is somebody who pays the fees. */
-  X402_SOLANA_ASSETS: z.string().refine(areSolanaAssets, solanaAssetsRule).default('usdc,usdc-test'),
-  /** Addresses that pay the fees of payments on Solana; none: no payments on Solana. */
-  X402_SOLANA_FEE_PAYERS: z.string().refine(areSolanaFeePayers, solanaFeePayersRule).default(''),
   /** What tokens are worth: units for 1 TIA. A token without a rate is not offered. */
   X402_RATES: z.string().refine(areRates, ratesRule).default(''),
   /** The least that a payment is for on networks whose fees this service pays, in utia. Fees of simulated networks are play money. */
@@ -56,34 +47,8 @@ const settings = commonConfig.extend({
   X402_SETTLE_WAIT_MS: whole(100, 60_000).default(45_000),
   /** What POST /x402/settle settles: requirements that this service has made, or those of others too, for callers with a key. */
   X402_SETTLE: z.enum(['own', 'open'], { error: 'own or open is expected' }).default('own'),
-  /** The nodes of EVM networks on which payments are settled. A URL may hold a secret. */
-  EVM_RPC_URLS: z
-    .string()
-    .refine((text) => evmRpcUrls.isValid(text), evmRpcUrls.rule)
-    .optional(),
-  EVM_RPC_URLS_FILE: z.string().min(1).optional(),
-  /** The nodes of networks of Solana, likewise. */
-  SOLANA_RPC_URLS: z
-    .string()
-    .refine((text) => solanaRpcUrls.isValid(text), solanaRpcUrls.rule)
-    .optional(),
-  SOLANA_RPC_URLS_FILE: z.string().min(1).optional(),
   /** The seed of the accounts that pay the gas on EVM networks, and the fees on Solana. */
   X402_KEY_FILE: z.string().min(1).optional(),
-  /** How many blocks have to follow that of a transfer. */
-  EVM_DEPTH_BLOCKS: whole(0, 100).default(2),
-  /** A node that takes longer for an answer counts as failed. */
-  EVM_RPC_TIMEOUT_MS: whole(100, 60_000).default(5_000),
-  /** From when on a transaction that is not included is replaced by one with higher fees. */
-  EVM_REPLACE_AFTER_MS: whole(1_000, 3_600_000).default(30_000),
-  /** The most that a unit of gas may cost, in gwei; where it costs more, nothing is sent. */
-  EVM_MAX_FEE_GWEI: z.string().refine(areMaxFees, maxFeesRule).optional(),
-  /** From when on a transaction on Solana counts. */
-  SOLANA_COMMITMENT: z
-    .enum(['confirmed', 'finalized'], { error: 'confirmed or finalized is expected' })
-    .default('confirmed'),
-  /** A node of Solana that takes longer for an answer counts as failed. */
-  SOLANA_RPC_TIMEOUT_MS: whole(100, 60_000).default(5_000),
   /** How long what a read by an agent key costs is held back that is neither completed nor cancelled. */
   AGENT_RESERVATION_MS: whole(1_000, 3_600_000).default(60_000),
   /** Knows which writes were done. May be absent only when data is in the same process. */
@@ -95,8 +60,9 @@ const settings = commonConfig.extend({
 /** The environment of the payments service. */
 export const paymentsConfig = settings.superRefine((config, context) => {
   if (config.X402_KEY_FILE !== undefined) return;
-  for (const name of ['EVM_RPC_URLS', 'SOLANA_RPC_URLS'] as const) {
-    if (config[name] === undefined && config[`${name}_FILE`] === undefined) continue;
+  const isSet = new Map<string, unknown>(Object.entries(config));
+  for (const name of schemes.flatMap(({ nodes }) => nodes?.name ?? [])) {
+    if (isSet.get(name) === undefined && isSet.get(`${name}_FILE`) === undefined) continue;
     context.addIssue({ code: 'custom', path: ['X402_KEY_FILE'], message: `is needed with ${name}` });
   }
 });

@@ -1,9 +1,7 @@
 import { readConfig, type Environment } from '@granary/shared/config';
 import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { z } from 'zod';
-import { checksummed } from './evm-address';
-import { openGasKey } from './evm-rpc/gas-key';
-import { openFeeKey } from './solana-rpc/fee-key';
+import { schemes } from './schemes/schemes';
 
 const seedConfig = z.object({ X402_KEY_FILE: z.string({ error: 'the file of the seed is needed' }).min(1) });
 
@@ -14,6 +12,7 @@ const seedConfig = z.object({ X402_KEY_FILE: z.string({ error: 'the file of the 
 export async function showGasAccounts(environment: Environment): Promise<void> {
   const { X402_KEY_FILE: path } = readConfig(seedConfig, environment);
   await makeSeedFile(path);
-  const [gas, fees] = await Promise.all([openGasKey(path), openFeeKey(path)]);
-  process.stdout.write(`EVM networks: ${checksummed(gas.address)}\nSolana: ${fees.address}\n`);
+  for (const scheme of schemes) {
+    if (scheme.feeAccount) process.stdout.write(`${await scheme.feeAccount(path)}\n`);
+  }
 }

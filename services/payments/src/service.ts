@@ -28,7 +28,7 @@ import { startQuoteKeyRotation, storedQuoteKeys } from './quotes/quote-keys';
 import { setRates, storedRates } from './quotes/rates';
 import { checkSettlement, observeSettlement } from './settlement/observe-settlement';
 import { startSettlement } from './settlement/start-settlement';
-import { acceptedAssets, openNetworks, ratesOf } from './settlement-networks';
+import { ratesOf, SettlementNetworks } from './settlement-networks';
 import { AgentPayments } from './spending/agent-payments';
 import { RepeatedSpends, startForgettingSpends } from './spending/repeated-spends';
 import { startResolvingWrites } from './spending/held-writes';
@@ -76,7 +76,7 @@ export const paymentsSchema: Schema = {
 
 /**
  * The payments service: the configured prices of the platform, which it publishes; offers of paid reads, and what agent keys
- * pay. Throws a ConfigError when the address of finance or data is missing, see also `openNetworks`.
+ * pay. Throws a ConfigError when the address of finance or data is missing, see also `SettlementNetworks.open`.
  */
 export async function startPayments(
   config: PaymentsConfig,
@@ -92,21 +92,22 @@ export async function startPayments(
     const { ledger, data } = clients;
     if (config.MIGRATIONS === 'start') await storePrices(pool, config, now());
     const everyMs = overrides.networkEveryMs ?? usualNetworkEveryMs;
-    const networks = await openNetworks({ config, pool, log, now, chain: clients.chain, everyMs });
+    const networks = await SettlementNetworks.open({ config, pool, log, now, chain: clients.chain, everyMs });
     const offers = {
-      ...{ ...config, keys: storedQuoteKeys(pool), now, rates: storedRates(pool, validSeconds) },
-      methods: networks.methods,
-      areKnown: networks.areKnown,
-      minUtia: networks.minUtia,
+      APP_SHARE_PERCENT: config.APP_SHARE_PERCENT,
+      keys: storedQuoteKeys(pool),
+      now,
+      rates: storedRates(pool, validSeconds),
+      methods: () => networks.methods(),
+      areKnown: () => networks.areKnown(),
+      minUtia: (network: string) => networks.minUtia(network),
       networks: networks.settled,
     };
-    const evmAssets = acceptedAssets(config);
-    const { cosmos: cosmosNetworks, evmSigners, solana } = networks;
-    const verifier = new Verifier({ evmAssets, cosmosNetworks, solana, evmSigners, now });
+    const verifier = new Verifier(networks.verifiers, now);
     const { strandedPayments, ...settlement } = startSettlement({
       ...{ config, pool, log, now, ledger, offers, verifier },
       networks: networks.settled,
-      areKnown: networks.areKnown,
+      areKnown: offers.areKnown,
       everyMs: overrides.settleEveryMs,
     });
     const agentPayments = new AgentPayments({ ...config, ledger, data, now });

@@ -9,12 +9,13 @@ import { size } from '@granary/testing/size';
 import { encodeSignDoc, type Transfer } from '@granary/shared/cosmos/transaction';
 import { newCosmosPayer, signCosmos } from '@granary/testing/cosmos-payer';
 import { Verifier, type Finding } from '../src/verify/verifier';
+import { CosmosExact } from '../src/schemes/cosmos/verify';
 
 const cosmosNetworks = () => [
   { network: 'cosmos:celestia', prefix: 'celestia', denom: 'utia', memoBytesMax: 256 },
   { network: 'cosmos:osmosis-1', prefix: 'osmo', denom: 'uosmo', memoBytesMax: 256 },
 ];
-const verifier = new Verifier({ evmAssets: [], cosmosNetworks, now: () => new Date() });
+const verifier = new Verifier([new CosmosExact(cosmosNetworks)], () => new Date());
 const payer = newCosmosPayer();
 const payTo = newCosmosPayer().address;
 const quoteId = 'quote-1';

@@ -1,8 +1,8 @@
 import { createLogger } from '@granary/shared/logger';
 import type { ChainAccount } from '@granary/shared/gen/granary/finance/v1/ChainAccount';
-import { CosmosSettlement, type ChainClient } from '@granary/payments/cosmos/cosmos-settlement';
-import type { GrantPayments } from '@granary/payments/cosmos/grant-payments';
-import type { SentTransactions } from '@granary/payments/cosmos/sent-transactions';
+import { CosmosSettlement, type ChainClient } from '@granary/payments/schemes/cosmos/network';
+import type { GrantPayments } from '@granary/payments/schemes/cosmos/grant-payments';
+import type { SentTransactions } from '@granary/payments/schemes/cosmos/sent-transactions';
 
 const account: ChainAccount = { exists: true, number: '1', sequence: '6', height: '100' };
 const proof = { bytes: '', sender: 'celestia1from', sequence: '5', timeoutHeight: '0' };

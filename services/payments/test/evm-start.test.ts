@@ -6,7 +6,7 @@ import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { Anvil, anvilNetwork, describeWithAnvil } from '@granary/testing/anvil';
 import { serviceDatabase } from '@granary/testing/service-database';
 import { paymentsConfig } from '../src/config';
-import { maxFeeOn } from '../src/settings/max-fees';
+import { maxFeeOn } from '../src/schemes/evm/max-fees';
 import { paymentsSchema, startPayments } from '../src/service';
 import { log } from './support/evm-payments';
 

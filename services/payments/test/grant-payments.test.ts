@@ -1,14 +1,14 @@
-import { GrantPayments, type GrantClient } from '@granary/payments/cosmos/grant-payments';
+import { GrantPayments, type GrantClient } from '@granary/payments/schemes/cosmos/grant-payments';
 import { offerRead } from '@granary/payments/quotes/offers';
-import { paymentMethods } from '@granary/payments/quotes/payment-methods';
 import { readPayment, verifyPresented } from '@granary/payments/quotes/presented-payment';
-import type { PaidQuote } from '@granary/payments/quotes/quoted-network';
+import type { PaidQuote } from '@granary/payments/networks/quoted-network';
 import type { Rates } from '@granary/payments/quotes/rates';
 import { readExactPayment, type ExactPayment } from '@granary/payments/verify/envelope';
 import { Verifier } from '@granary/payments/verify/verifier';
 import { randomBytes } from 'node:crypto';
 import { fixedQuoteKeys } from './support/quote-keys';
 import { readJson, type JsonObject } from '@granary/shared/json/value';
+import { cosmosMethod } from '../src/schemes/cosmos/scheme';
 
 const grant = {
   ...{ grantId: 'g1', address: 'celestia1from', limitUtia: '1000000', spentUtia: '0', allowedApps: [] },
@@ -53,7 +53,7 @@ test.each([
   'on a network that is %s a deduction is found, and refused unless it was taken already',
   async (_, isOpen, networks, reason) => {
     const now = () => new Date();
-    const methods = paymentMethods([{ network: networkOf, address: 'celestia1to' }], []);
+    const methods = [cosmosMethod({ network: networkOf, address: 'celestia1to' })];
     const verifyKey = (payment: ExactPayment, quote: PaidQuote) =>
       new GrantPayments(networkOf, () => chain, now, 1_000n).verify(payment, quote);
     const rates: Rates = { current: () => Promise.resolve(new Map()), recent: () => Promise.resolve([]) };
@@ -71,7 +71,7 @@ test.each([
     const [{ extra }] = JSON.parse(acceptsJson) as [{ extra: { quoteId: string } }];
     const payload = { userKey: `user_${'k'.repeat(43)}`, deductionId: '00000000-0000-4000-8000-000000000001' };
     const payment = { x402Version: 1, scheme: 'exact', network: networkOf, quoteId: extra.quoteId, payload };
-    const verifier = new Verifier({ evmAssets: [], cosmosNetworks: () => [], now });
+    const verifier = new Verifier([], now);
     const { verified } = await verifyPresented(
       { offers, verifier },
       purchase,

@@ -5,8 +5,9 @@ import { checkProperty, checkUntil } from '@granary/testing/properties';
 import { size } from '@granary/testing/size';
 import type { PrivateKeyAccount } from 'viem' with { 'resolution-mode': 'import' };
 import { transferTypes } from '@granary/testing/x402-client';
-import { parseEvmAssets } from '../src/evm-assets';
+import { parseEvmAssets } from '../src/schemes/evm/assets';
 import { Verifier } from '../src/verify/verifier';
+import { EvmExact } from '../src/schemes/evm/verify';
 
 const proof = 'payments/official-facilitator';
 const paymentCount = size({ run: 500, long: 200_000 });
@@ -28,7 +29,7 @@ const networks = [
 const payTo = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C';
 let clock = new Date();
 const evmAssets = parseEvmAssets('usdc,usdc-test');
-const verifier = new Verifier({ evmAssets, cosmosNetworks: () => [], now: () => clock });
+const verifier = new Verifier([new EvmExact(evmAssets)], () => clock);
 const nowSeconds = () => Math.floor(Date.now() / 1_000);
 
 let payers: PrivateKeyAccount[];

@@ -26,7 +26,7 @@ import {
   type Requirement,
 } from '@granary/testing/x402-client';
 import { paymentsConfig } from '../src/config';
-import { parsePaymentAddresses } from '../src/payment-addresses';
+import { parsePaymentAddresses } from '../src/settings/payment-addresses';
 import { paymentsDefinition, paymentsSchema, startPayments } from '../src/service';
 
 const log = createLogger('payments-test', 'silent');

@@ -4,20 +4,21 @@ import { playMoneyNetwork } from '@granary/shared/play-money';
 import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
-import { assetKeyOf } from '../src/evm-assets';
+import { assetKeyOf } from '../src/schemes/evm/assets';
 import { requirementText, validSeconds } from '../src/quotes/offer';
 import { offersFor } from '../src/quotes/offers';
-import { paymentMethods } from '../src/quotes/payment-methods';
 import { setRates, storedRates } from '../src/quotes/rates';
 import type { TakenClaim } from '../src/settlement/claim';
 import { Claims } from '../src/settlement/claims';
 import { RequestPayments } from '../src/settlement/payments';
 import { Settler } from '../src/settlement/settler';
-import { SimulatedEvm } from '../src/simulated-evm/simulated-evm';
-import { simulatedAddress, simulatedAsset } from '../src/simulated-network';
+import { SimulatedEvm } from '../src/schemes/simulated/network';
+import { simulatedAddress, simulatedAsset } from '../src/schemes/simulated/token';
 import { Verifier } from '../src/verify/verifier';
 import { fixedQuoteKeys } from './support/quote-keys';
 import { openPaymentsPool } from './support/payments-pool';
+import { EvmExact } from '../src/schemes/evm/verify';
+import { evmMethods } from '../src/schemes/evm/methods';
 
 const now = () => new Date();
 const log = createLogger('test', 'silent');
@@ -39,12 +40,12 @@ afterAll(async () => {
 });
 
 const requestPayments = () => {
-  const methods = paymentMethods([{ network: playMoneyNetwork, address: simulatedAddress }], [simulatedAsset]);
+  const methods = evmMethods([{ network: playMoneyNetwork, address: simulatedAddress }], [simulatedAsset]);
   const offers = {
     ...{ keys: fixedQuoteKeys(), methods: () => methods, rates: storedRates(pool, validSeconds), now },
     ...{ networks: new Map([[playMoneyNetwork, { isOpen: () => true }]]), APP_SHARE_PERCENT: 80 },
   };
-  const verifier = new Verifier({ evmAssets: [simulatedAsset], cosmosNetworks: () => [], now });
+  const verifier = new Verifier([new EvmExact([simulatedAsset])], now);
   const presented = { offers, verifier };
   const payments = new RequestPayments({
     ...{ presented, claims, settler, X402_SETTLE_WAIT_MS: 60_000, now },

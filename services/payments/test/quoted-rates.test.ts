@@ -4,31 +4,32 @@ import { createLogger } from '@granary/shared/logger';
 import { playMoneyNetwork } from '@granary/shared/play-money';
 import { type Pool } from '@granary/shared/postgres/pool';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
-import { assetKeyOf } from '../src/evm-assets';
+import { assetKeyOf } from '../src/schemes/evm/assets';
 import { requirementText, validSeconds } from '../src/quotes/offer';
 import { offersFor } from '../src/quotes/offers';
-import { paymentMethods } from '../src/quotes/payment-methods';
 import { setRates, storedRates } from '../src/quotes/rates';
 import { Claims } from '../src/settlement/claims';
 import { creditIncome } from '../src/settlement/income';
 import { RequestPayments } from '../src/settlement/payments';
 import { Settler } from '../src/settlement/settler';
-import { SimulatedEvm } from '../src/simulated-evm/simulated-evm';
-import { simulatedAddress, simulatedAsset } from '../src/simulated-network';
+import { SimulatedEvm } from '../src/schemes/simulated/network';
+import { simulatedAddress, simulatedAsset } from '../src/schemes/simulated/token';
 import { Verifier } from '../src/verify/verifier';
 import { fixedQuoteKeys } from './support/quote-keys';
 import { openPaymentsPool } from './support/payments-pool';
+import { EvmExact } from '../src/schemes/evm/verify';
+import { evmMethods } from '../src/schemes/evm/methods';
 
 const log = createLogger('rates-test', 'silent');
 const now = () => new Date();
 const assetKey = assetKeyOf(simulatedAsset);
 const keys = fixedQuoteKeys();
-const verifier = new Verifier({ evmAssets: [simulatedAsset], cosmosNetworks: () => [], now });
+const verifier = new Verifier([new EvmExact([simulatedAsset])], now);
 
 /** A process of the service, with the rates that are stored now. */
 function newCopy(pool: Pool, claims: Claims) {
   const networks = new Map([[playMoneyNetwork, new SimulatedEvm(pool, now)]]);
-  const methods = paymentMethods([{ network: playMoneyNetwork, address: simulatedAddress }], [simulatedAsset]);
+  const methods = evmMethods([{ network: playMoneyNetwork, address: simulatedAddress }], [simulatedAsset]);
   const rates = storedRates(pool, validSeconds);
   const offers = { keys, methods: () => methods, rates, networks, APP_SHARE_PERCENT: 80, now };
   const settler = new Settler({ claims, networks, log, now });

@@ -1,18 +1,18 @@
-import { simulatedAsset } from '../src/simulated-network';
+import { simulatedAsset } from '../src/schemes/simulated/token';
 import { requirementText, type Offer } from '../src/quotes/offer';
-import { paymentMethods, type PaymentMethod } from '../src/quotes/payment-methods';
-import { version1NameOf } from '../src/verify/networks';
+import type { PaymentMethod } from '../src/networks/payment-method';
+import { cosmosMethod } from '../src/schemes/cosmos/scheme';
+import { evmMethods } from '../src/schemes/evm/methods';
+import { solanaMethods } from '../src/schemes/solana/methods';
+import { version1NameOf } from '../src/verify/version1-names';
 
 const solana = 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp';
-const methods = paymentMethods(
-  [
-    { network: 'cosmos:granary-simulated-1', address: 'celestia1payee' },
-    { network: simulatedAsset.network, address: '0xPayee' },
-    { network: solana, address: 'SolanaPayee' },
-  ],
-  [simulatedAsset],
-  { assets: [{ network: solana, mint: 'Mint', decimals: 6, program: 'token' }], feePayer: 'FeePayer' },
-);
+const token = { network: solana, mint: 'Mint', decimals: 6, program: 'token' } as const;
+const methods = [
+  cosmosMethod({ network: 'cosmos:granary-simulated-1', address: 'celestia1payee' }),
+  ...evmMethods([{ network: simulatedAsset.network, address: '0xPayee' }], [simulatedAsset]),
+  ...solanaMethods([{ network: solana, address: 'SolanaPayee' }], [token], 'FeePayer'),
+];
 const offerOf = (method: PaymentMethod, changes: Partial<Offer['request']> = {}): Offer => ({
   method,
   request: { appId: 'shop', requestHash: Buffer.from('ff00fe', 'hex'), ...changes },

@@ -1,6 +1,6 @@
 import type { FoundTransaction } from '@granary/shared/gen/granary/finance/v1/FoundTransaction';
 import { readJson, type JsonObject } from '@granary/shared/json/value';
-import { SentTransactions } from '@granary/payments/cosmos/sent-transactions';
+import { SentTransactions } from '@granary/payments/schemes/cosmos/sent-transactions';
 import { readExactPayment } from '@granary/payments/verify/envelope';
 
 const network = 'cosmos:test-1';

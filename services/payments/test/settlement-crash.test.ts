@@ -15,19 +15,20 @@ import { newPayer, version2, type Requirement } from '@granary/testing/x402-clie
 import type { SettlementNetwork } from '../src/networks/settlement-network';
 import { requirementText, validSeconds } from '../src/quotes/offer';
 import { offersFor } from '../src/quotes/offers';
-import { paymentMethods } from '../src/quotes/payment-methods';
 import { setRates, storedRates } from '../src/quotes/rates';
-import { assetKeyOf } from '../src/evm-assets';
+import { assetKeyOf } from '../src/schemes/evm/assets';
 import { Claims } from '../src/settlement/claims';
 import { creditIncome } from '../src/settlement/income';
 import { RequestPayments } from '../src/settlement/payments';
 import { checkSettlement } from '../src/settlement/observe-settlement';
 import { Settler } from '../src/settlement/settler';
-import { SimulatedEvm } from '../src/simulated-evm/simulated-evm';
-import { simulatedAddress, simulatedAsset } from '../src/simulated-network';
+import { SimulatedEvm } from '../src/schemes/simulated/network';
+import { simulatedAddress, simulatedAsset } from '../src/schemes/simulated/token';
 import { Verifier } from '../src/verify/verifier';
 import { fixedQuoteKeys } from './support/quote-keys';
 import { openPaymentsPool } from './support/payments-pool';
+import { EvmExact } from '../src/schemes/evm/verify';
+import { evmMethods } from '../src/schemes/evm/methods';
 
 const crashesWanted = size({ run: 200, long: 50_000 });
 const seed = seedOf('payments/settlement-crash');
@@ -41,11 +42,11 @@ const log = createLogger('settlement-test', 'silent');
 
 let pool: Pool;
 let offers: Parameters<typeof offersFor>[0];
-const verifier = new Verifier({ evmAssets: [simulatedAsset], cosmosNetworks: () => [], now });
+const verifier = new Verifier([new EvmExact([simulatedAsset])], now);
 beforeAll(async () => {
   pool = await openPaymentsPool(8);
   await setRates(pool, new Map([[assetKeyOf(simulatedAsset), 1_000_000n]]));
-  const methods = paymentMethods([{ network: playMoneyNetwork, address: simulatedAddress }], [simulatedAsset]);
+  const methods = evmMethods([{ network: playMoneyNetwork, address: simulatedAddress }], [simulatedAsset]);
   const rates = storedRates(pool, validSeconds);
   const networks = new Map([[playMoneyNetwork, { isOpen: () => true }]]);
   offers = { keys: fixedQuoteKeys(), methods: () => methods, rates, networks, APP_SHARE_PERCENT: 80, now };

@@ -2,8 +2,8 @@ import { sign } from 'node:crypto';
 import type { KeyPairSigner } from '@solana/kit';
 import { SolanaChain } from '@granary/testing/solana-chain';
 import { paySolana, solanaEnvelope, solanaSigner } from '@granary/testing/solana-client';
-import { parseSolanaAssets } from '../src/solana-assets';
-import type { SolanaProof } from '../src/verify/solana-exact';
+import { parseSolanaAssets } from '../src/schemes/solana/assets';
+import type { SolanaProof } from '../src/schemes/solana/verify';
 import { readEnvelope } from '../src/verify/envelope';
 import { Verifier } from '../src/verify/verifier';
 import {
@@ -17,13 +17,12 @@ import {
   transactionOf,
   type Draft,
 } from './support/solana-draft';
+import { SolanaExact } from '../src/schemes/solana/verify';
 
-const verifier = new Verifier({
-  evmAssets: [],
-  cosmosNetworks: () => [],
-  solana: { assets: parseSolanaAssets('usdc-test'), feePayers: [keys.feePayer.address] },
-  now: () => new Date(),
-});
+const verifier = new Verifier(
+  [new SolanaExact({ assets: parseSolanaAssets('usdc-test'), feePayers: [keys.feePayer.address] })],
+  () => new Date(),
+);
 
 /** Signs as the payer of the fee and executes it. Undefined: it has succeeded. */
 function execute({ transaction }: SolanaProof): string | undefined {

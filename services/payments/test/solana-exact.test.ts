@@ -10,7 +10,7 @@ import {
   solanaTest,
   startSolanaNode,
 } from '@granary/testing/solana-client';
-import { parseSolanaAssets } from '../src/solana-assets';
+import { parseSolanaAssets } from '../src/schemes/solana/assets';
 import { readEnvelope } from '../src/verify/envelope';
 import { Verifier, type Finding } from '../src/verify/verifier';
 import {
@@ -28,15 +28,11 @@ import {
   transferChecked,
   type Draft,
 } from './support/solana-draft';
+import { SolanaExact } from '../src/schemes/solana/verify';
 
 const now = () => new Date(1_800_000_000_000);
 const verifierFor = (assets = 'usdc-test', feePayers = [keys.feePayer.address, keys.otherFeePayer.address]) =>
-  new Verifier({
-    evmAssets: [],
-    cosmosNetworks: () => [],
-    solana: { assets: parseSolanaAssets(assets), feePayers },
-    now,
-  });
+  new Verifier([new SolanaExact({ assets: parseSolanaAssets(assets), feePayers })], now);
 const verifier = verifierFor();
 
 const verify = (envelope: object, by = verifier): Promise<Finding> => by.verify(Buffer.from(JSON.stringify(envelope)));

@@ -4,20 +4,19 @@ import { ExactSvmSchemeV1 } from '@x402/svm/exact/v1/facilitator';
 import { checkProperty, checkUntil } from '@granary/testing/properties';
 import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
-import { parseSolanaAssets } from '../src/solana-assets';
+import { parseSolanaAssets } from '../src/schemes/solana/assets';
 import { Verifier } from '../src/verify/verifier';
 import { keys } from './support/solana-draft';
 import { mutatedEnvelope, mutatedPayments, type SolanaEnvelope } from './support/solana-mutations';
 import { stricter } from './support/solana-stricter';
+import { SolanaExact } from '../src/schemes/solana/verify';
 
 const paymentCount = size({ run: 70, long: 10_000 });
 const feePayers = [keys.feePayer.address, keys.otherFeePayer.address];
-const verifier = new Verifier({
-  evmAssets: [],
-  cosmosNetworks: () => [],
-  solana: { assets: parseSolanaAssets('usdc-test'), feePayers },
-  now: () => new Date(),
-});
+const verifier = new Verifier(
+  [new SolanaExact({ assets: parseSolanaAssets('usdc-test'), feePayers })],
+  () => new Date(),
+);
 
 // The official facilitator writes what it cannot decode.
 beforeAll(() => jest.spyOn(console, 'error').mockImplementation());

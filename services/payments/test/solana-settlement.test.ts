@@ -1,26 +1,25 @@
 import { createPublicKey, verify } from 'node:crypto';
 import { base58 } from '@scure/base';
 import type { KeyPairSigner } from '@solana/kit';
-import { derive, feeKeyOf } from '@granary/payments/solana-rpc/fee-key';
-import { openSolanaNetworks } from '@granary/payments/solana-rpc/open-solana-networks';
-import type { SolanaNetwork } from '@granary/payments/solana-rpc/solana-network';
-import { parseSolanaAssets } from '@granary/payments/solana-assets';
+import { derive, feeKeyOf } from '@granary/payments/schemes/solana/fee-key';
+import { openSolanaNetworks } from '@granary/payments/schemes/solana/open-networks';
+import type { SolanaNetwork } from '@granary/payments/schemes/solana/network';
+import { parseSolanaAssets } from '@granary/payments/schemes/solana/assets';
 import { readEnvelope } from '@granary/payments/verify/envelope';
 import { Verifier } from '@granary/payments/verify/verifier';
 import { createLogger } from '@granary/shared/logger';
 import { SolanaChain } from '@granary/testing/solana-chain';
 import { paySolana, solanaSigner, solanaTest } from '@granary/testing/solana-client';
 import { limitMs } from '@granary/testing/speed';
+import { SolanaExact } from '../src/schemes/solana/verify';
 
 const log = createLogger('test', 'silent');
 const key = feeKeyOf(Buffer.alloc(64, 5));
 const now = () => new Date();
-const verifier = new Verifier({
-  evmAssets: [],
-  cosmosNetworks: () => [],
-  solana: { assets: parseSolanaAssets('usdc-test'), feePayers: [key.address] },
+const verifier = new Verifier(
+  [new SolanaExact({ assets: parseSolanaAssets('usdc-test'), feePayers: [key.address] })],
   now,
-});
+);
 
 let chain: SolanaChain;
 let urls: string[];

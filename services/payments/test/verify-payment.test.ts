@@ -1,5 +1,5 @@
 import { describeWithAnvil } from '@granary/testing/anvil';
-import type { EvmNetwork } from '../src/evm-rpc/evm-network';
+import type { EvmNetwork } from '../src/schemes/evm/network';
 import { PaymentVerification } from '../src/settlement/verify-payment';
 import type { Finding } from '../src/verify/verifier';
 import {

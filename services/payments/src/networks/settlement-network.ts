@@ -1,6 +1,6 @@
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import type { Connection } from '@granary/shared/postgres/pool';
-import type { QuotedNetwork } from '../quotes/quoted-network';
+import type { QuotedNetwork } from './quoted-network';
 import type { VerifiedPayment } from '../verify/verified-payment';
 
 /** What is settled. */

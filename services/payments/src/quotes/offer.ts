@@ -1,6 +1,6 @@
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
 import { divideShares } from '../settings/app-share';
-import type { PaymentMethod } from './payment-methods';
+import type { PaymentMethod } from '../networks/payment-method';
 import type { QuoteTerms } from './quote-id';
 
 /** How long a quote is valid. */

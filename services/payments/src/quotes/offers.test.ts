@@ -1,11 +1,11 @@
 import { offerRead, offersFor, type OfferSettings } from './offers';
-import { paymentMethods } from './payment-methods';
+import { cosmosMethod } from '../schemes/cosmos/scheme';
 
 const key = Buffer.alloc(32);
 const network = 'cosmos:celestia';
 const settings: OfferSettings = {
   keys: { current: () => Promise.resolve(key), accepted: () => Promise.resolve([key]) },
-  methods: () => paymentMethods([{ network, address: 'celestia1to' }], []),
+  methods: () => [cosmosMethod({ network, address: 'celestia1to' })],
   rates: { current: () => Promise.resolve(new Map()), recent: () => Promise.resolve([]) },
   minUtia: () => 1_000n,
   networks: new Map([[network, { isOpen: () => true }]]),

@@ -8,7 +8,7 @@ import { Refusal } from '../verify/refusal';
 import { readExactPayment } from '../verify/envelope';
 import type { Verifier } from '../verify/verifier';
 import type { VerifiedPayment } from '../verify/verified-payment';
-import type { QuotedNetwork } from './quoted-network';
+import type { QuotedNetwork } from '../networks/quoted-network';
 import { requirementText, type Offer } from './offer';
 import { findOffer, offersFor, tooLittleFor, type OfferSettings } from './offers';
 

@@ -7,14 +7,10 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 export interface Rate {
   /** Of this rate, never of another one. */
   revision: number;
-  /** CAIP-2 network and address, see `rateKeyOf`. */
+  /** The CAIP-2 network and the address of the token, in its one spelling, as `eip155:8453/0x8335…`. */
   asset: string;
   unitsPerTia: bigint;
 }
-
-/** Names the rate of an asset as a requirement names it. Addresses on EVM networks have several spellings, those on Solana one. */
-export const rateKeyOf = (network: string, asset: string): string =>
-  `${network}/${network.startsWith('eip155:') ? asset.toLowerCase() : asset}`;
 
 const utiaPerTia = 1_000_000n;
 

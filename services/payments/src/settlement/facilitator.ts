@@ -1,6 +1,5 @@
 import { sameValue } from '../verify/members';
 import { readEnvelope, type Envelope, type ExactPayment, type Requirement } from '../verify/envelope';
-import { readEvmAddress } from '../evm-address';
 import { Refusal } from '../verify/refusal';
 import type { VerifiedPayment } from '../verify/verified-payment';
 import { createHash } from 'node:crypto';
@@ -8,7 +7,7 @@ import { unavailable } from '@granary/shared/errors';
 import { readJson, toText, type JsonObject, type JsonValue } from '@granary/shared/json/value';
 import { requirementText, type Offer } from '../quotes/offer';
 import { findOffer, minimumOf } from '../quotes/offers';
-import { inAsset, rateKeyOf } from '../quotes/rates';
+import { inAsset } from '../quotes/rates';
 import type { PresentedSettings } from '../quotes/presented-payment';
 import { isMoved, transferHashOf, type Claim, type ClaimedPurchase } from './claim';
 import type { Claims } from './claims';
@@ -161,7 +160,7 @@ async function purchaseOf(
  * nobody.
  */
 function assertNotOurs({ offers }: PresentedSettings, { network, payTo }: Requirement): void {
-  const spelled = (address: string) => readEvmAddress(address) ?? address;
+  const spelled = (address: string) => offers.networks.get(network)?.spelledOnce?.(address) ?? address;
   const isOurs = offers
     .methods()
     .some((method) => method.network === network && spelled(method.payTo) === spelled(payTo));
@@ -176,21 +175,20 @@ function assertNotOurs({ offers }: PresentedSettings, { network, payTo }: Requir
 export const othersHashOf = ({ requirement }: Pick<Envelope, 'requirement'>): Buffer =>
   createHash('sha256').update(toText(requirement)).digest();
 
-/** Until its end an authorization whose transaction has failed is looked for. Throws a Refusal. */
+/** Throws a Refusal for a payment that would be looked for too long, if its transaction fails. */
 function assertEndsSoon({ offers }: PresentedSettings, network: string, { validUntilSeconds }: VerifiedPayment): void {
-  if (!network.startsWith('eip155:')) return;
-  if (validUntilSeconds * 1_000 <= offers.now().getTime() + othersLastMs) return;
-  throw new Refusal(
-    'invalid_exact_evm_payload_authorization_valid_before',
-    `Payments for others are settled here whose validBefore lies at most ${othersLastMs / 60_000} minutes ahead`,
-  );
+  const reason = offers.networks.get(network)?.tooLongReason;
+  if (reason === undefined || validUntilSeconds * 1_000 <= offers.now().getTime() + othersLastMs) return;
+  const minutes = othersLastMs / 60_000;
+  throw new Refusal(reason, `Payments for others are settled here that end at most ${minutes} minutes ahead`);
 }
 
 /** Throws a Refusal for what others sell for less than its settlement has to bring in; also where its asset has no rate by which to see that. */
 async function assertEnough({ offers }: PresentedSettings, { network, asset, amount }: Requirement): Promise<void> {
   const minimum = minimumOf(offers, network);
   if (minimum === 0n) return;
-  const rate = (await offers.rates.current()).get(rateKeyOf(network, asset));
+  const spelled = offers.networks.get(network)?.spelledOnce?.(asset) ?? asset;
+  const rate = (await offers.rates.current()).get(`${network}/${spelled}`);
   if (!rate) throw new Refusal('invalid_payment_requirements', 'The asset has no rate here');
   const least = inAsset(rate, minimum);
   if (amount >= least) return;

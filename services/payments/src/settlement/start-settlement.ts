@@ -4,7 +4,6 @@ import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Le
 import type { Logger } from '@granary/shared/logger';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { Client } from '@granary/shared/rpc/types';
-import type { PaymentsConfig } from '../config';
 import type { SettlementNetwork } from '../networks/settlement-network';
 import type { OfferSettings } from '../quotes/offers';
 import type { Verifier } from '../verify/verifier';
@@ -19,7 +18,7 @@ import { strandedPayments } from './stranded-payments';
 const usualEveryMs = 5_000;
 
 export interface SettlementOptions {
-  config: Pick<PaymentsConfig, 'X402_SETTLE' | 'X402_SETTLE_WAIT_MS'>;
+  config: Pick<FacilitatorOptions, 'X402_SETTLE' | 'X402_SETTLE_WAIT_MS'>;
   pool: Pool;
   log: Logger;
   now: () => Date;

@@ -2,7 +2,7 @@ import { Semaphore } from '@granary/shared/concurrency/semaphore';
 import { within } from '@granary/shared/concurrency/within';
 import { ServiceError } from '@granary/shared/errors';
 import type { PresentedSettings } from '../quotes/presented-payment';
-import type { PaymentProblem, QuotedNetwork, UnsentPayment } from '../quotes/quoted-network';
+import type { PaymentProblem, QuotedNetwork, UnsentPayment } from '../networks/quoted-network';
 import { readEnvelope, type Envelope } from '../verify/envelope';
 import { Refusal } from '../verify/refusal';
 import { invalidFinding, type Finding } from '../verify/verifier';

@@ -2,7 +2,7 @@ import { invalid } from '@granary/shared/errors';
 import { fromJsonError, jsonErrorPath, translateJsonErrors } from '@granary/shared/json/service-error';
 import { JsonNumber, readJson, type JsonObject, type JsonValue } from '@granary/shared/json/value';
 import { Members, sameValue } from './members';
-import { caip2Of } from './networks';
+import { caip2Of } from './version1-names';
 import { Refusal } from './refusal';
 
 const depthMax = 16;

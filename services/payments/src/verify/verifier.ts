@@ -1,25 +1,11 @@
 import { runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
 import type { JsonObject } from '@granary/shared/json/value';
-import type { EvmAsset } from '../evm-assets';
 import { readEnvelope, readExactPayment, type Envelope, type ExactPayment } from './envelope';
-import { CosmosExact, type CosmosNetwork } from './cosmos-exact';
-import { EvmExact } from './evm-exact';
+import type { ExactVerifier } from './exact-verifier';
 import { Members } from './members';
-import { caip2Of, version1NameOf } from './networks';
 import { Refusal } from './refusal';
-import { SolanaExact, type SolanaSettings } from './solana-exact';
 import type { VerifiedPayment } from './verified-payment';
-
-export interface VerifierSettings {
-  evmAssets: readonly EvmAsset[];
-  /** As far as they are known yet. */
-  cosmosNetworks: () => readonly CosmosNetwork[];
-  /** Absent: no payments on Solana are verified. */
-  solana?: SolanaSettings;
-  now: () => Date;
-  /** The accounts that pay for settlements on EVM networks, by CAIP-2 names of networks or `eip155:*`. */
-  evmSigners?: Readonly<Record<string, readonly string[]>>;
-}
+import { caip2Of, version1NameOf } from './version1-names';
 
 /** What is found about a payment, as the x402 specification writes it. */
 export type Finding =
@@ -38,15 +24,11 @@ export const invalidFinding = ({
 
 /** Verifies x402 payments by what they contain, without a chain. It grants nothing, stores nothing and sees no replay. */
 export class Verifier {
-  private readonly evm: EvmExact;
-  private readonly cosmos: CosmosExact;
-  private readonly solana: SolanaExact;
-
-  constructor(private readonly settings: VerifierSettings) {
-    this.evm = new EvmExact(settings.evmAssets);
-    this.cosmos = new CosmosExact((name) => settings.cosmosNetworks().find(({ network }) => network === name));
-    this.solana = new SolanaExact(settings.solana ?? { assets: [], feePayers: [] });
-  }
+  /** @param schemes Of two that verify on the same network, the first one does. */
+  constructor(
+    private readonly schemes: readonly ExactVerifier[],
+    private readonly now: () => Date,
+  ) {}
 
   /** A part at a time, so that others are served in between. Throws VALIDATION_FAILED for a body that is not well-formed. */
   verify(body: Buffer): Promise<Finding> {
@@ -58,24 +40,21 @@ export class Verifier {
     return runSliced(this.check(envelope));
   }
 
-  /** The quote that a payment of version 1 on a Cosmos chain or Solana names in its memo, where it can be read. */
+  /** The quote that a payment of version 1 names in the memo of its transaction, where it can be read. */
   quoteInMemo(name: string, payload: JsonObject): string | undefined {
     const network = caip2Of(1, name);
     if (network === undefined) return undefined;
     const members = new Members(payload, 'paymentPayload.payload', 'invalid_payload');
-    return this.solana.networks.has(network) ? this.solana.memoOf(members) : this.cosmos.memoOf(network, members);
+    return this.schemeOf(network)?.memoOf?.(network, members);
   }
 
   /** What is verified on networks on which payments are settled, as `GET /x402/supported` lists it. */
   kinds(isSettled: (network: string) => boolean): object {
-    const networks = [...this.cosmosNetworks(), ...this.evm.networks, ...this.solana.networks];
-    const kinds = networks.filter(isSettled).flatMap((network) => {
-      const name = version1NameOf(network);
-      const extra = this.solana.networks.has(network) ? { extra: this.solana.extra } : {};
-      const kind = { x402Version: 2, scheme: 'exact', network, ...extra };
-      return name === undefined ? [kind] : [kind, { ...kind, x402Version: 1, network: name }];
-    });
-    return { kinds, extensions: [], signers: { ...this.settings.evmSigners, ...this.solana.signers } };
+    const kinds = this.schemes.flatMap((scheme) =>
+      [...scheme.networks()].filter(isSettled).flatMap((network) => kindsOn(network, scheme.extra)),
+    );
+    const signers = Object.fromEntries(this.schemes.flatMap((scheme) => Object.entries(scheme.signers)));
+    return { kinds, extensions: [], signers };
   }
 
   private *find(envelope: Envelope): Task<Finding> {
@@ -90,19 +69,20 @@ export class Verifier {
 
   private *check(envelope: Envelope): Task<{ payment: ExactPayment; verified: VerifiedPayment }> {
     const payment = readExactPayment(envelope);
-    const { network } = payment.requirement;
-    const nowSeconds = BigInt(Math.floor(this.settings.now().getTime() / 1_000));
-    if (this.evm.networks.has(network)) return { payment, verified: yield* this.evm.verify(payment, nowSeconds) };
-    if (this.solana.networks.has(network)) {
-      return { payment, verified: yield* this.solana.verify(payment, nowSeconds) };
-    }
-    if (this.cosmosNetworks().includes(network)) {
-      return { payment, verified: yield* this.cosmos.verify(payment, nowSeconds) };
-    }
-    throw new Refusal('invalid_network', 'Payments on this network are not verified here');
+    const scheme = this.schemeOf(payment.requirement.network);
+    if (!scheme) throw new Refusal('invalid_network', 'Payments on this network are not verified here');
+    const nowSeconds = BigInt(Math.floor(this.now().getTime() / 1_000));
+    return { payment, verified: yield* scheme.verify(payment, nowSeconds) };
   }
 
-  private cosmosNetworks(): string[] {
-    return this.settings.cosmosNetworks().map(({ network }) => network);
+  private schemeOf(network: string): ExactVerifier | undefined {
+    return this.schemes.find((scheme) => scheme.verifies(network));
   }
+}
+
+/** A network, as each version of x402 that has a name for it lists it. */
+function kindsOn(network: string, extra: object | undefined): object[] {
+  const kind = { x402Version: 2, scheme: 'exact', network, ...(extra && { extra }) };
+  const name = version1NameOf(network);
+  return name === undefined ? [kind] : [kind, { ...kind, x402Version: 1, network: name }];
 }

@@ -10,17 +10,16 @@ import { sql } from '@granary/shared/postgres/sql';
 import { Anvil, anvilNetwork, NodeProxy, usdc } from '@granary/testing/anvil';
 import { limitMs } from '@granary/testing/speed';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
-import { assetKeyOf, parseEvmAssets } from '../../src/evm-assets';
-import { EvmNetwork } from '../../src/evm-rpc/evm-network';
-import { EvmNode } from '../../src/evm-rpc/evm-node';
-import type { EvmBlock } from '../../src/evm-rpc/evm-node';
+import { assetKeyOf, parseEvmAssets } from '../../src/schemes/evm/assets';
+import { EvmNetwork } from '../../src/schemes/evm/network';
+import { EvmNode } from '../../src/schemes/evm/node';
+import type { EvmBlock } from '../../src/schemes/evm/node';
 import { NodePool } from '../../src/networks/node-pool';
-import { openGasKey, type GasKey } from '../../src/evm-rpc/gas-key';
-import { Transactions } from '../../src/evm-rpc/transactions';
+import { openGasKey, type GasKey } from '../../src/schemes/evm/gas-key';
+import { Transactions } from '../../src/schemes/evm/transactions';
 import type { SettlementNetwork } from '../../src/networks/settlement-network';
 import { requirementText, validSeconds } from '../../src/quotes/offer';
 import { offersFor, type OfferSettings } from '../../src/quotes/offers';
-import { paymentMethods } from '../../src/quotes/payment-methods';
 import { setRates, storedRates } from '../../src/quotes/rates';
 import { Claims } from '../../src/settlement/claims';
 import { RequestPayments } from '../../src/settlement/payments';
@@ -28,12 +27,14 @@ import { Settler } from '../../src/settlement/settler';
 import { Verifier } from '../../src/verify/verifier';
 import { openPaymentsPool } from './payments-pool';
 import { fixedQuoteKeys } from './quote-keys';
+import { EvmExact } from '../../src/schemes/evm/verify';
+import { evmMethods } from '../../src/schemes/evm/methods';
 
 export const log = createLogger('evm-test', 'silent');
 export const amount = 250_000n;
 const asset = parseEvmAssets('usdc-test').find(({ network }) => network === anvilNetwork)!;
 const now = () => new Date();
-export const verifier = new Verifier({ evmAssets: [asset], cosmosNetworks: () => [], now });
+export const verifier = new Verifier([new EvmExact([asset])], now);
 
 /** A chain, a database, and an account that pays gas on the chain. */
 export interface Place {
@@ -111,7 +112,7 @@ export interface CopyOptions {
 }
 
 export function newCopy({ pool, payTo }: Place, network: SettlementNetwork, options: CopyOptions = {}): Copy {
-  const methods = () => paymentMethods([{ network: anvilNetwork, address: payTo }], [asset]);
+  const methods = () => evmMethods([{ network: anvilNetwork, address: payTo }], [asset]);
   return copyOf({ pool, network, methods, verifier }, options);
 }
 

@@ -7,25 +7,23 @@ import type { Requirement } from '@granary/testing/x402-client';
 import type { SettlementNetwork } from '../../src/networks/settlement-network';
 import { requirementText } from '../../src/quotes/offer';
 import { offersFor } from '../../src/quotes/offers';
-import { paymentMethods } from '../../src/quotes/payment-methods';
+import { solanaMethods } from '../../src/schemes/solana/methods';
 import { setRates } from '../../src/quotes/rates';
-import { parseSolanaAssets, solanaAssetKeyOf } from '../../src/solana-assets';
-import { feeKeyOf } from '../../src/solana-rpc/fee-key';
-import { openSolanaNetworks } from '../../src/solana-rpc/open-solana-networks';
+import { parseSolanaAssets, solanaAssetKeyOf } from '../../src/schemes/solana/assets';
+import { feeKeyOf } from '../../src/schemes/solana/fee-key';
+import { openSolanaNetworks } from '../../src/schemes/solana/open-networks';
 import { Verifier } from '../../src/verify/verifier';
 import { copyOf, log, type Copy, type CopyOptions } from './evm-payments';
 import { openPaymentsPool } from './payments-pool';
 import { at, bytesOf, keys, newDraft, TestKey, tokenAccountOf, transactionOf, transferChecked } from './solana-draft';
+import { SolanaExact } from '../../src/schemes/solana/verify';
 
 export const amount = 250_000n;
 const feeKey = feeKeyOf(Buffer.alloc(64, 5));
 const feeFunds = 1_000_000_000_000n;
 const assets = parseSolanaAssets('usdc-test');
 const now = () => new Date();
-const verifier = new Verifier({
-  ...{ evmAssets: [], cosmosNetworks: () => [], now },
-  solana: { assets, feePayers: [feeKey.address] },
-});
+const verifier = new Verifier([new SolanaExact({ assets, feePayers: [feeKey.address] })], now);
 
 /** A chain with the account that pays fees, its network, and a database. */
 export interface SolanaPlace {
@@ -61,8 +59,8 @@ export function newSolanaCopy(
   network: SettlementNetwork,
   options: CopyOptions = {},
 ): Copy {
-  const offers = { assets, feePayer: feeKey.address };
-  const methods = () => paymentMethods([{ network: solanaTest.network, address: payTo }], [], offers);
+  const to = { network: solanaTest.network, address: payTo };
+  const methods = () => solanaMethods([to], assets, feeKey.address);
   return copyOf({ pool, network, methods, verifier }, options);
 }
 

@@ -1,0 +1,17 @@
+/** A network on which payments are taken, in an asset. */
+export interface PaymentMethod {
+  /** CAIP-2. */
+  network: string;
+  /** How version 1 of x402 names it; undefined: version 1 cannot pay this way. */
+  version1Network: string | undefined;
+  /** Where payments go. */
+  payTo: string;
+  /** `utia`, or the address of the token. */
+  asset: string;
+  /** Of its rate; undefined: utia, taken as they are. */
+  rateOf: string | undefined;
+  /** What the requirement says in `extra` besides. */
+  extra: Readonly<Record<string, string | number>>;
+  /** Whether the requirement asks for the quote as the memo of the transaction. */
+  hasMemo?: boolean;
+}

@@ -1,0 +1,125 @@
+import type { Check } from '@granary/shared/health/check';
+import { JsonRpc } from '@granary/shared/http/json-rpc';
+import type { Logger } from '@granary/shared/logger';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
+import { StartError } from '@granary/shared/start-error';
+import type { RpcUrls } from '../../networks/rpc-urls-setting';
+import { NodePool } from '../../networks/node-pool';
+import { watchNetwork } from '../../networks/watch-network';
+import { EvmNetwork } from './network';
+import { EvmNode, type EvmBlock } from './node';
+import { openGasKey, type GasKey } from './gas-key';
+import { Transactions } from './transactions';
+
+const lagMaxBlocks = 10n;
+/** By which the time of a block is measured. */
+const measuredBlocks = 10n;
+
+export interface EvmSettings {
+  urls: RpcUrls;
+  keyFile: string;
+  timeoutMs: number;
+  depthBlocks: number;
+  replaceAfterMs: number;
+  /** The most that a unit of gas may cost on a network, in wei. */
+  maxFeeOn: (network: string) => bigint;
+  /** How long a request waits for the block of its payment. */
+  waitMs: number;
+  /** How often it is looked whether the nodes answer, the account can pay gas, and its transactions are included. */
+  everyMs: number;
+}
+
+export interface EvmNetworks {
+  networks: EvmNetwork[];
+  /** Pays the gas on all of them. */
+  address: string;
+  checks: Record<string, Check>;
+  stop(): Promise<void>;
+}
+
+/** A node that is configured is of another network. */
+export class EvmNodeError extends StartError {
+  override readonly name = 'EvmNodeError';
+}
+
+/**
+ * Opens the EVM networks behind their nodes. Throws an EvmNodeError when a node that answers is of another network, and a KeyFileError;
+ * a node that does not answer is asked again later.
+ */
+export async function openEvmNetworks(pool: Pool, log: Logger, settings: EvmSettings): Promise<EvmNetworks> {
+  const key = await openGasKey(settings.keyFile);
+  const networks = await Promise.all(
+    [...settings.urls].map(([id, urls]) => openNetwork(pool, log, { ...settings, id, urls, key })),
+  );
+  const tasks = networks.map((network) => startTasks(network, pool, log, settings.everyMs));
+  const checks = networks.map((network): [string, Check] => [network.id, () => Promise.resolve(network.health())]);
+  return {
+    ...{ networks, address: key.address, checks: Object.fromEntries(checks) },
+    stop: async () => {
+      await Promise.all(tasks.map((task) => task.stop()));
+    },
+  };
+}
+
+async function openNetwork(
+  pool: Pool,
+  log: Logger,
+  {
+    id,
+    urls,
+    key,
+    timeoutMs,
+    ...settings
+  }: Omit<EvmSettings, 'urls'> & { id: string; urls: readonly string[]; key: GasKey },
+): Promise<EvmNetwork> {
+  const nodes = urls.map((url, at) => new EvmNode(new JsonRpc({ url, timeoutMs, name: `node ${at + 1} of ${id}` })));
+  const pooled = new NodePool<EvmBlock, EvmNode>(nodes, { network: id, lagMaxBlocks });
+  const wrong = await pooled.wrongNodes((error) =>
+    log.warn({ err: error }, 'a node of an EVM network cannot be used, it is asked again later'),
+  );
+  if (wrong.length > 0) throw new EvmNodeError(`EVM_RPC_URLS: ${wrong.join('; ')}`);
+  const network = new EvmNetwork({
+    ...{ id, nodes: pooled, key, log, replaceAfterMs: settings.replaceAfterMs },
+    ...{ transactions: new Transactions(pool, id, key.address), depthBlocks: BigInt(settings.depthBlocks) },
+    maxFeePerGas: settings.maxFeeOn(id),
+  });
+  await network.watch();
+  await warnOfShortWait(pooled, log, { id, waitMs: settings.waitMs });
+  return network;
+}
+
+/**
+ * A request that waits for less than a block is answered without what it has paid for, again and again. Never rejects.
+ */
+async function warnOfShortWait(
+  nodes: NodePool<EvmBlock, EvmNode>,
+  log: Logger,
+  { id, waitMs }: { id: string; waitMs: number },
+): Promise<void> {
+  const readBlockMs = async (node: EvmNode, latest: EvmBlock) => {
+    if (latest.height < measuredBlocks) return 0;
+    const earlier = await node.block(latest.height - measuredBlocks);
+    return (Number(latest.timestampSeconds - earlier.timestampSeconds) * 1_000) / Number(measuredBlocks);
+  };
+  const blockMs = await nodes.ask(readBlockMs).catch(() => 0);
+  if (waitMs >= blockMs) return;
+  log.warn(
+    { network: id, blockMs, X402_SETTLE_WAIT_MS: waitMs },
+    'requests wait for less than a block for their payments',
+  );
+}
+
+/** Every process looks for itself; one at a time keeps the nonces moving. */
+function startTasks(network: EvmNetwork, pool: Pool, log: Logger, everyMs: number): { stop(): Promise<void> } {
+  const watch = watchNetwork(network, everyMs);
+  const nonces = startScheduledTask({
+    ...{ pool, log, name: `nonces of ${network.id}`, everyMs },
+    run: () => network.keepNonces(),
+  });
+  return {
+    stop: async () => {
+      await Promise.all([watch.stop(), nonces.stop()]);
+    },
+  };
+}

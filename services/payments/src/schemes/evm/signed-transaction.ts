@@ -1,0 +1,62 @@
+import { keccak_256 } from '@noble/hashes/sha3';
+import { Transaction } from 'micro-eth-signer';
+import type { SettlementTransaction } from '../../networks/settlement-network';
+import type { Fees } from './node';
+import type { GasKey } from './gas-key';
+
+/** A call to a contract, as a transaction of EIP-1559. */
+export interface TransactionContent extends Fees {
+  chainId: bigint;
+  nonce: bigint;
+  gasLimit: bigint;
+  to: string;
+  data: string;
+}
+
+/**
+ * What a transaction offers for a unit of gas, at most as much as may be paid for it; undefined where the next block
+ * costs more.
+ *
+ * @param baseFee Of the latest block, in wei, as all of these.
+ */
+export function feesWithin(usual: Fees, baseFee: bigint, max: bigint): Fees | undefined {
+  if (baseFee + usual.maxPriorityFeePerGas > max) return undefined;
+  return { ...usual, maxFeePerGas: lower(usual.maxFeePerGas, max) };
+}
+
+export function signTransaction(key: GasKey, content: TransactionContent): SettlementTransaction {
+  const unsigned = Transaction.prepare({ ...content, type: 'eip1559', value: 0n });
+  const signature = key.sign(keccak_256(unsigned.toRawBytes(false)));
+  const signed = new Transaction('eip1559', { ...unsigned.raw, ...signature });
+  return { bytes: Buffer.from(signed.toRawBytes(true)), hash: `0x${signed.hash}` };
+}
+
+/** Nodes replace a transaction by another one of the same nonce if both fees are a tenth higher; some ask for an eighth. */
+const raised = (fee: bigint): bigint => (fee * 9n) / 8n + 1n;
+/** What is not included although it pays so many times what is usual is not included because of its fees. */
+const feesMax = 4n;
+
+const higher = (one: bigint, other: bigint): bigint => (one > other ? one : other);
+const lower = (one: bigint, other: bigint): bigint => (one < other ? one : other);
+
+/**
+ * The same call with the same nonce and higher fees; undefined where they are so high already that more would not help,
+ * or would be more than may be paid.
+ */
+export function replaceTransaction(
+  key: GasKey,
+  bytes: Buffer,
+  usual: Fees,
+  max: bigint,
+): SettlementTransaction | undefined {
+  const { type, raw } = Transaction.fromRawBytes(bytes);
+  if (type !== 'eip1559') throw new Error(`a transaction of this service is of the type ${type}`);
+  const { maxFeePerGas, maxPriorityFeePerGas, chainId, nonce, gasLimit, to, data } = raw as TransactionContent;
+  const replacing = higher(raised(maxFeePerGas), usual.maxFeePerGas);
+  if (maxFeePerGas > usual.maxFeePerGas * feesMax || replacing > max) return undefined;
+  return signTransaction(key, {
+    ...{ chainId, nonce, gasLimit, to, data },
+    maxFeePerGas: replacing,
+    maxPriorityFeePerGas: lower(higher(raised(maxPriorityFeePerGas), usual.maxPriorityFeePerGas), replacing),
+  });
+}
