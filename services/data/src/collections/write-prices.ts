@@ -7,6 +7,7 @@ import type { JsonValue } from '@granary/shared/json/value';
 import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp } from '../catalog/app';
+import type { CollectionRef } from '../catalog/collection';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { readLargeStoreRoot } from '../documents/parser';
 import { readJsonText } from '../query/language/paging';
@@ -32,13 +33,37 @@ export async function getWritePrices(db: Queryable, request: WritePricesRequest)
   if (!found) return { isPriced: false, collection: name, sizeBytes, indexedFields: [], prices: [], isKept: false };
   const key = toIdempotencyKey(request.idempotency);
   const isKept = key !== undefined && (await isAnswerKept(db, key));
-  const indexes = await readPricesOfIndexes(db, found.number);
-  const documents = indexes.hasValues ? documentsOf(request) : [];
-  const indexedFields = [...indexes.indexedFields];
-  return { isPriced: true, collection: name, sizeBytes, indexedFields, prices: indexes.pricesFor(documents), isKept };
+  const prices = await pricesOfWrite(db, { name, number: found.number }, { ...request, sizeBytes });
+  return { ...prices, isKept };
 }
 
-function documentsOf({ collection, body }: WritePricesRequest): readonly JsonValue[] {
+/** The body of a write, as it was sent. */
+export interface PricedBody {
+  /** Empty: a body of /store, which names the collection. */
+  collection: string;
+  body: Buffer;
+  sizeBytes: string;
+}
+
+/** What the price of a write to a collection with write_pricing depends on. Throws as `getWritePrices`. */
+export async function pricesOfWrite(
+  db: Queryable,
+  { name, number }: Pick<CollectionRef, 'name' | 'number'>,
+  written: PricedBody,
+): Promise<WritePrices> {
+  const indexes = await readPricesOfIndexes(db, number);
+  const documents = indexes.hasValues ? documentsOf(written) : [];
+  return {
+    isPriced: true,
+    collection: name,
+    sizeBytes: written.sizeBytes,
+    indexedFields: [...indexes.indexedFields],
+    prices: indexes.pricesFor(documents),
+    isKept: false,
+  };
+}
+
+function documentsOf({ collection, body }: PricedBody): readonly JsonValue[] {
   if (body.length === 0) return [];
   if (body.length > valuedBytesMax) {
     const message = `A write that a price index counts has at most ${valuedBytesMax} bytes`;

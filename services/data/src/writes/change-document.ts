@@ -9,9 +9,10 @@ import { requireAddressable } from '../documents/parser';
 import { cipherOf, UndecryptableError } from '../encryption/document-cipher';
 import { recordText } from '../query/execute/encrypted-read';
 import type { CallCommitter } from '../commit/tracing';
+import type { Committed } from '../commit/write';
 import { ChangeWrite } from './change-write';
 import type { DocumentChange, VersionMatch } from './document-change';
-import { refusalOf } from './paid-write';
+import { pricesOrRefusal } from './paid-write';
 import { storedVersions, type StoredVersion } from './stored-version';
 import { appOf, createdCollection } from './write-request';
 
@@ -33,9 +34,13 @@ export async function changeDocument(
   });
   const known = committer.collections.known(app.number, change.collection);
   if (known && !write.reads) write.prepare({ collections: new Map([[known.name, known]]), documents: new Map() });
-  const committed = await committer.submit(app, write).catch(async (error: unknown) => {
-    throw await refusalOf(pool, write, error);
-  });
+  let committed: Committed;
+  try {
+    committed = await committer.submit(app, write);
+  } catch (error) {
+    const unpaid = await pricesOrRefusal(pool, write, error, { ...request, collection: change.collection });
+    return { ticketId: '', version: '0', json: Buffer.alloc(0), created: false, height: '0', unpaid };
+  }
   const [stored] = await storedVersions(pool, committer.collections, app, committed, [change]);
   return {
     ticketId: committed.ticketId,

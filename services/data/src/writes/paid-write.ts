@@ -1,4 +1,5 @@
 import { ServiceError } from '@granary/shared/errors';
+import type { WritePrices } from '@granary/shared/gen/granary/data/v1/WritePrices';
 import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../catalog/collection';
@@ -7,6 +8,7 @@ import { PAYMENT_REQUIRED } from '../catalog/read-price';
 import { documentsTable, uniqueColumn } from '../catalog/table-names';
 import { UniqueViolationError } from '../commit/unique-violation';
 import type { Write } from '../commit/write';
+import { pricesOfWrite, type PricedBody } from '../collections/write-prices';
 import type { PreparedDocument } from '../documents/parser';
 
 /** The refusal of a write whose documents could be written, but for its price and for values that are taken. */
@@ -20,10 +22,7 @@ class UnpaidWriteError extends ServiceError {
   }
 }
 
-/**
- * Throws PAYMENT_REQUIRED for documents that are not paid and that a collection takes for money only. What they cost is asked for by
- * GetWritePrices: the write itself computes no price.
- */
+/** Throws PAYMENT_REQUIRED for documents that are not paid and that a collection takes for money only. */
 export function requirePaid(
   collection: CollectionRef | undefined,
   isPaid: boolean,
@@ -32,11 +31,31 @@ export function requirePaid(
   if (!isPaid && collection?.hasWritePricing) throw new UnpaidWriteError(collection, documents);
 }
 
+/** A call that writes, and its body. */
+export interface WriteCall extends Pick<PricedBody, 'collection' | 'body'> {
+  acceptsPrice?: boolean;
+}
+
 /**
- * What to refuse a write with: with UNIQUE_VIOLATION instead of PAYMENT_REQUIRED where a value is taken, because what cannot be done
+ * What the price depends on of a write that fails with `error`, for a caller that accepts it: everything but the payment
+ * is well with the write. Throws what the write is refused with otherwise.
+ */
+export async function pricesOrRefusal(
+  db: Queryable,
+  write: Write,
+  error: unknown,
+  { acceptsPrice, collection, body }: WriteCall,
+): Promise<WritePrices> {
+  const refusal = await refusalOf(db, write, error);
+  if (!acceptsPrice || !(refusal instanceof UnpaidWriteError)) throw refusal;
+  return pricesOfWrite(db, refusal.collection, { collection, body, sizeBytes: String(body.length) });
+}
+
+/**
+ * The refusal of a write: UNIQUE_VIOLATION instead of PAYMENT_REQUIRED where a value is taken, because what cannot be done
  * should not be paid. The value may still be taken between this look and the paid write.
  */
-export async function refusalOf(db: Queryable, write: Write, error: unknown): Promise<unknown> {
+async function refusalOf(db: Queryable, write: Write, error: unknown): Promise<unknown> {
   if (!(error instanceof UnpaidWriteError)) return error;
   const { collection, documents } = error;
   const ids = new Set(documents.map(({ id }) => id));

@@ -7,6 +7,7 @@ import { nextLink, type Head } from '../chain/hash-chain';
 import type { CallCommitter } from '../commit/tracing';
 import {
   sizeClassOf,
+  type Committed,
   type DocumentIds,
   type PlanState,
   type SizeClass,
@@ -15,13 +16,14 @@ import {
 } from '../commit/write';
 import { readLargeStoreRoot, readStoreRoot } from '../documents/parser';
 import { hasSameRules, prepareAgain, prepareBeforeCommit, writtenBytes, type PreparedBody } from './prepare-body';
-import { refusalOf, requirePaid } from './paid-write';
+import { pricesOrRefusal, requirePaid } from './paid-write';
 import { appOf, createdCollection, resultsJson } from './write-request';
 import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempotency/key';
 
 /**
  * Stores the documents of a `/store` body: all of them commit together or not at all. Throws VALIDATION_FAILED,
- * MALFORMED_JSON, SCHEMA_VIOLATION, UNIQUE_VIOLATION, FORBIDDEN (another app's root), IDEMPOTENCY_KEY_REUSED.
+ * MALFORMED_JSON, SCHEMA_VIOLATION, UNIQUE_VIOLATION, FORBIDDEN (another app's root), IDEMPOTENCY_KEY_REUSED,
+ * PAYMENT_REQUIRED where the caller does not accept a price.
  */
 export async function storeDocuments(
   committer: CallCommitter,
@@ -36,9 +38,14 @@ export async function storeDocuments(
   const prepared = await prepareBeforeCommit(committer, name, body, collection);
   if (prepared?.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
   const write = new StoreWrite(request, name, prepared);
-  const committed = await committer.submit(app, write).catch(async (error: unknown) => {
-    throw await refusalOf(pool, write, error);
-  });
+  let committed: Committed;
+  try {
+    committed = await committer.submit(app, write);
+  } catch (error) {
+    const { acceptsPrice = false } = request;
+    const unpaid = await pricesOrRefusal(pool, write, error, { acceptsPrice, collection: '', body });
+    return { ticketId: '', resultsJson: Buffer.alloc(0), unpaid };
+  }
   return { ticketId: committed.ticketId, resultsJson: resultsJson(committed), ...createdCollection(committed) };
 }
 

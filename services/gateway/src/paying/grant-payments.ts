@@ -3,7 +3,8 @@ import { invalid } from '@granary/shared/errors';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { idempotencyKey } from '../pipeline/idempotency';
-import { offerRequest, type PaymentRequired, type PricedRequest } from './payment-required';
+import { offerRequest, type PricedRequest } from './payment-required';
+import type { Price } from './price';
 import type { RequestPayment } from './x402-answers';
 
 /** The key of a grant that pays for a request. Throws VALIDATION_FAILED where something else is to pay, too. */
@@ -31,7 +32,7 @@ interface Requirement {
 export async function paymentByGrant(
   gateway: GatewayContext,
   priced: PricedRequest,
-  price: PaymentRequired,
+  price: Price,
   userKey: string,
 ): Promise<RequestPayment | undefined> {
   const { request, kind } = priced;

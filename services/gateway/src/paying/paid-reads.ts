@@ -6,16 +6,8 @@ import type { AppCaller } from '../pipeline/access';
 import { isPaymentRefused, type ReservedSpend, type Spend } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { replayedHeader } from '../pipeline/idempotency';
-import {
-  amountOf,
-  isPaymentRequired,
-  paymentRequiredAnswer,
-  readOf,
-  repeatedRequest,
-  shareOf,
-  type PaymentRequired,
-  type ReadByUrl,
-} from './payment-required';
+import { paymentRequiredAnswer, readOf, repeatedRequest, type ReadByUrl, type ReadForPrice } from './payment-required';
+import type { Price } from './price';
 import { agentOf, paymentMeansIn, paymentWith } from './payment-means';
 import { paidHeaders } from './x402-answers';
 import { keptBytesMax, payByPayment } from './x402-reads';
@@ -24,63 +16,74 @@ import { keptBytesMax, payByPayment } from './x402-reads';
 const attemptsMax = 2;
 
 /**
- * Answers a read that costs something: with the page if an agent key, a grant or an x402 payment pays for it, else with 402. `read` reads the
- * page for what was paid. Throws UNAUTHENTICATED and FORBIDDEN for the agent key, VALIDATION_FAILED for payments that contradict.
+ * Answers a read that costs something: with the page if an agent key, a grant or an x402 payment pays for it, else with 402.
+ * Throws UNAUTHENTICATED and FORBIDDEN for the agent key, VALIDATION_FAILED for payments that contradict.
  */
 export async function payForRead(
   gateway: GatewayContext,
   request: ReadByUrl,
-  required: PaymentRequired,
-  read: (paidUtia: string) => Promise<PageResponse>,
+  price: Price,
+  read: ReadForPrice,
 ): Promise<Answer> {
   const { incoming, path } = request;
   const means = paymentMeansIn(incoming);
   // What has no body is not worth its price: HEAD only shows it.
-  if (incoming.method === 'HEAD') return paymentRequiredAnswer(gateway, readOf(request), required);
-  const payment = await paymentWith(gateway, readOf(request), required, means);
-  if (payment) return payByPayment(gateway, request, required, payment, read);
-  if (means.agentKey === undefined) return paymentRequiredAnswer(gateway, readOf(request), required);
+  if (incoming.method === 'HEAD') return paymentRequiredAnswer(gateway, readOf(request), price);
+  const payment = await paymentWith(gateway, readOf(request), price, means);
+  if (payment) return payByPayment(gateway, request, price, payment, read);
+  if (means.agentKey === undefined) return paymentRequiredAnswer(gateway, readOf(request), price);
   const agent = await agentOf(gateway, request, means.agentKey);
-  if (agent.appId === path.app_id) return paidPage(await read(maxUtia.toString()));
-  return payByKey(gateway, request, agent, required, read);
+  if (agent.appId === path.app_id) return paidPage(await pageOf(read(maxUtia.toString())));
+  return payByKey(gateway, request, agent, price, read);
 }
 
 async function payByKey(
   gateway: GatewayContext,
   request: ReadByUrl,
   agent: AppCaller,
-  required: PaymentRequired,
-  read: (paidUtia: string) => Promise<PageResponse>,
+  first: Price,
+  read: ReadForPrice,
 ): Promise<Answer> {
-  let price = required;
+  let price = first;
   for (let attempt = 1; ; attempt += 1) {
     let reserved: ReservedSpend | undefined;
     try {
       reserved = await gateway.agentSpending.reserve(spendOf(agent, request, price));
       const { answer } = reserved.paidBefore ?? {};
-      if (answer) return paidPage({ json: answer }, replayedHeader(true));
-      const page = await read(amountOf(price));
+      if (answer) return paidPage(answer, replayedHeader(true));
+      const { json: page, price: grown } = await read(price.amountUtia);
+      if (grown) {
+        await reserved.cancel();
+        if (attempt === attemptsMax) return await paymentRequiredAnswer(gateway, readOf(request), grown);
+        price = grown;
+        continue;
+      }
       if (request.outgoing.destroyed) throw clientDisconnected();
-      await reserved.complete(page.json.length <= keptBytesMax ? page.json : undefined);
+      await reserved.complete(page.length <= keptBytesMax ? page : undefined);
       return paidPage(page);
     } catch (error) {
       await reserved?.cancel();
       if (isPaymentRefused(error)) return paymentRequiredAnswer(gateway, readOf(request), price, error);
-      if (!isPaymentRequired(error)) throw error;
-      if (attempt === attemptsMax) return paymentRequiredAnswer(gateway, readOf(request), error);
-      price = error;
+      throw error;
     }
   }
 }
 
-const spendOf = (agent: AppCaller, request: ReadByUrl, price: PaymentRequired): Spend => ({
+const spendOf = (agent: AppCaller, request: ReadByUrl, price: Price): Spend => ({
   agent,
   targetAppId: request.path.app_id,
-  amountUtia: amountOf(price),
-  appSharePpm: shareOf(price),
+  amountUtia: price.amountUtia,
+  appSharePpm: price.appSharePpm,
   requestId: request.call.requestId,
   repeats: repeatedRequest(readOf(request), agent),
 });
 
-const paidPage = ({ json: page }: Pick<PageResponse, 'json'>, headers: Record<string, string> = {}): Answer =>
+/** The page of a read that is paid whatever it costs. */
+async function pageOf(reading: Promise<PageResponse>): Promise<Buffer> {
+  const { json, price } = await reading;
+  if (price) throw new Error(`a read costs ${price.amountUtia} utia, more than there is`);
+  return json;
+}
+
+const paidPage = (page: Buffer, headers: Record<string, string> = {}): Answer =>
   jsonBytes(200, page, { ...paidHeaders, ...headers });

@@ -1,16 +1,26 @@
-import { ServiceError } from '@granary/shared/errors';
+import { unavailable } from '@granary/shared/errors';
 import type { Idempotency } from '@granary/shared/gen/granary/idempotency/v1/Idempotency';
 import type { OperationQuote } from '@granary/shared/gen/granary/payments/v1/OperationQuote';
+import { message } from '@granary/shared/rpc/types';
 import { lengthRequired } from '../errors/problem';
 import type { Answer } from '../http/answer';
 import { hasPermission, type AppCaller } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { idempotency, idempotencyKey, paidIdempotency } from '../pipeline/idempotency';
 import type { RouteRequest } from '../pipeline/route';
-import { isAnyGiven, payAndRun, paymentMeansIn } from './payment-means';
-import type { PaymentRequired, PricedRequest } from './payment-required';
-import { unlessRequired, type PricedWrite, type WriteTerms } from './priced-write';
 import { paymentResponses } from './payment-docs';
+import { payAndRun, paymentMeansIn, type PaymentMeans } from './payment-means';
+import type { PricedRequest } from './payment-required';
+import type { Price } from './price';
+import {
+  isAnswer,
+  outcomeOf,
+  runPaid,
+  type Outcome,
+  type PricedWrite,
+  type Unpaid,
+  type WriteTerms,
+} from './priced-write';
 
 /** The answers to a write that costs something, in its document. */
 export const paidWriteResponses = { 402: paymentResponses[402] };
@@ -23,8 +33,9 @@ export const idempotencyOfWrite = (
 ): Idempotency => (payment === undefined ? idempotency(request, content) : paidIdempotency(request, payment, content));
 
 /**
- * Does a write, if it costs something once that is paid: by an agent key, a grant or an x402 payment. Keys with Admin write without paying. A
- * write whose collection has no prices is not asked about. Throws LENGTH_REQUIRED, what the write throws, and as `payForRead`.
+ * Does a write; if it costs something, once that is paid: by an agent key, a grant or an x402 payment. Keys with Admin
+ * write without paying. It is tried without payment first, so that what costs nothing is written at once, and what would
+ * be refused anyway costs nothing. Throws LENGTH_REQUIRED, what the write throws, and as `payForRead`.
  */
 export async function payForWrite(
   gateway: GatewayContext,
@@ -32,39 +43,60 @@ export async function payForWrite(
   write: PricedWrite,
 ): Promise<Answer> {
   const { caller, incoming, call } = request;
-  if (hasPermission(caller, 'Admin')) return write.run({ isPaid: true, call });
+  if (hasPermission(caller, 'Admin')) return runPaid(write.run, { call });
   const means = paymentMeansIn(incoming);
   const isStreamed = write.price.body.length === 0;
-  // What an agent key has paid for is found by the Idempotency-Key alone, and may have been its last money.
-  const isByKey = means.agentKey !== undefined && idempotencyKey(request) !== '';
-  if ((isByKey || !isAnyGiven(means)) && !isStreamed) {
-    const answer = await unlessRequired(write.run({ isPaid: false, call }));
-    if (answer) return answer;
+  let unpaid: Unpaid | undefined;
+  let refusal: unknown;
+  if (!isStreamed) {
+    try {
+      const outcome = await outcomeOf(write.run({ isPaid: false, call }));
+      if (isAnswer(outcome)) return outcome;
+      unpaid = outcome;
+    } catch (error) {
+      // What was paid for and done may be refused now, for example because its unique value is taken, by itself.
+      if (means.presented === undefined && means.userKey === undefined) throw error;
+      refusal = error;
+    }
   }
-  // The body of an upload can be read once only, so whether it is such a repetition is asked before, with the price.
-  const repeated = isByKey && isStreamed ? idempotency(request, Buffer.alloc(0)) : null;
-  const price = await priceOf(gateway, request, write, repeated);
-  if (price === 'none') return write.run({ isPaid: false, call });
-  if (price === 'free') return write.run({ isPaid: true, call });
+  const price = await priceOf(gateway, request, write, means, unpaid);
+  if (price === 'none' && refusal !== undefined) throw refusal;
+  if (price === 'none') return answerOf(write.run({ isPaid: false, call }));
+  if (price === 'free') return runPaid(write.run, { call });
   const priced: PricedRequest<AppCaller> = { request, appId: caller.appId, kind: 'write' };
-  return payAndRun(gateway, priced, price, means, { run: write.run, isStreamed });
+  const tried = unpaid ? ('unpaid' as const) : { refusal };
+  return payAndRun(gateway, priced, price, means, {
+    run: write.run,
+    isStreamed,
+    ...(!isStreamed && { tried }),
+  });
+}
+
+/** The answer of a write to a collection without prices, whose owner may have set some meanwhile: then it is sent again. */
+async function answerOf(running: Promise<Outcome>): Promise<Answer> {
+  const outcome = await running;
+  if (!isAnswer(outcome)) throw unavailable('The collection takes writes for money since a moment');
+  return outcome;
 }
 
 /**
- * What a write costs now; `none` where its collection asks nothing, or where an answer is kept under the key of `repeated`, and `free` where
- * that comes to nothing.
+ * What a write costs now; `none` where its collection asks nothing, or where an answer is kept under the Idempotency-Key, and `free`
+ * where that comes to nothing.
  */
 async function priceOf(
-  { clients }: GatewayContext,
-  { caller, call }: RouteRequest<string, AppCaller>,
+  gateway: GatewayContext,
+  request: RouteRequest<string, AppCaller>,
   { price: { collection, body, sizeBytes } }: PricedWrite,
-  repeated: Idempotency | null,
-): Promise<PaymentRequired | 'none' | 'free'> {
-  const { appId } = caller;
-  const found = await clients.data.getWritePrices(
-    { appId, collection, body, sizeBytes: sizeBytes ?? '0', idempotency: repeated },
-    call,
-  );
+  means: PaymentMeans,
+  unpaid: Unpaid | undefined,
+): Promise<Price | 'none' | 'free'> {
+  const { clients } = gateway;
+  const { caller, call } = request;
+  // The body of an upload can be read once only, so whether a key has paid for it before is asked first, with the price.
+  const isRepeatable = body.length === 0 && means.agentKey !== undefined && idempotencyKey(request) !== '';
+  const repeated = isRepeatable ? idempotency(request, Buffer.alloc(0)) : null;
+  const asked = { appId: caller.appId, collection, body, sizeBytes: sizeBytes ?? '0', idempotency: repeated };
+  const found = unpaid?.prices ?? (await clients.data.getWritePrices(asked, call));
   if (!found.isPriced || found.isKept) return 'none';
   if (sizeBytes === undefined) throw lengthRequired('An upload that costs something needs a Content-Length');
   const quote = await clients.payments.quoteOperation(
@@ -77,24 +109,21 @@ async function priceOf(
     },
     call,
   );
-  return quote.totalUtia === '0' ? 'free' : requiredFor(quote, Number(found.sizeBytes));
+  return quote.totalUtia === '0' ? 'free' : priceOfQuote(quote, found.sizeBytes);
 }
 
 /** Millionths of a KB of 1,024 bytes, rounded up. */
 const microKbOf = (sizeBytes: bigint): string => ((sizeBytes * 1_000_000n + 1_023n) / 1_024n).toString();
 
-function requiredFor({ totalUtia, premium }: OperationQuote, sizeBytes: number): PaymentRequired {
+function priceOfQuote({ totalUtia, premium }: OperationQuote, sizeBytes: string): Price {
   const { type = 'per_kb', field } = premium?.premium ?? {};
-  const details = {
-    amount_utia: Number(totalUtia),
-    pricing_model: type,
+  return message<Price>({
+    amountUtia: totalUtia,
+    pricingModel: type,
     fields: field === undefined ? [] : [field],
-    size_bytes: sizeBytes,
-    app_share_ppm: sharePpm(BigInt(premium?.appUtia ?? '0'), BigInt(totalUtia)),
-  };
-  return new ServiceError('FAILED_PRECONDITION', 'PAYMENT_REQUIRED', `The write costs ${totalUtia} utia`, {
-    details,
-  }) as PaymentRequired;
+    sizeBytes,
+    appSharePpm: sharePpm(BigInt(premium?.appUtia ?? '0'), BigInt(totalUtia)),
+  });
 }
 
 /** So that `appUtia` is the part of `totalUtia`, rounded down, up to a TIA exactly, and above that to a millionth. */

@@ -9,15 +9,9 @@ import { isPaymentRefused } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { paymentIn } from '../spending/payment-header';
 import { paymentByGrant, userKeyIn } from './grant-payments';
-import {
-  amountOf,
-  paymentRequiredAnswer,
-  repeatedRequest,
-  shareOf,
-  type PaymentRequired,
-  type PricedRequest,
-} from './payment-required';
-import { unlessRequired, type PaidOperation } from './priced-write';
+import { paymentRequiredAnswer, repeatedRequest, type PricedRequest } from './payment-required';
+import type { Price } from './price';
+import { isAnswer, outcomeOf, runPaid, type PaidOperation } from './priced-write';
 import { paidHeaders, paymentOf, type RequestPayment } from './x402-answers';
 import { payUpfront } from './x402-writes';
 
@@ -45,14 +39,11 @@ export function paymentMeansIn(incoming: Pick<IncomingMessage, 'headers' | 'head
   };
 }
 
-export const isAnyGiven = ({ agentKey, userKey, presented }: PaymentMeans): boolean =>
-  agentKey !== undefined || userKey !== undefined || presented !== undefined;
-
 /** The payment that a request carries, or that by its grant; undefined where there is neither, or grants are not taken. */
 export async function paymentWith(
   gateway: GatewayContext,
   priced: PricedRequest,
-  price: PaymentRequired,
+  price: Price,
   { userKey, presented }: PaymentMeans,
 ): Promise<RequestPayment | undefined> {
   if (userKey !== undefined) return paymentByGrant(gateway, priced, price, userKey);
@@ -75,7 +66,7 @@ export async function agentOf(
 export async function payAndRun(
   gateway: GatewayContext,
   priced: PricedRequest<AppCaller>,
-  price: PaymentRequired,
+  price: Price,
   means: PaymentMeans,
   operation: PaidOperation,
 ): Promise<Answer> {
@@ -85,7 +76,7 @@ export async function payAndRun(
   const { request, appId } = priced;
   const agent = await agentOf(gateway, request, means.agentKey);
   // What its own application would get costs it nothing; the platform is paid by every application.
-  if (agent.appId === appId && priced.kind !== 'index') return operation.run({ isPaid: true, call: request.call });
+  if (agent.appId === appId && priced.kind !== 'index') return runPaid(operation.run, { call: request.call });
   return payByKey(gateway, priced, agent, price, operation);
 }
 
@@ -100,7 +91,7 @@ async function payByKey(
   gateway: GatewayContext,
   priced: PricedRequest<AppCaller>,
   agent: AppCaller,
-  price: PaymentRequired,
+  price: Price,
   { run, isStreamed, wasDone = () => false }: PaidOperation,
 ): Promise<Answer> {
   const { call } = priced.request;
@@ -108,8 +99,11 @@ async function payByKey(
   const ticketId = newTicket(priced.kind === 'index' ? 'j' : 'c', BigInt(priced.request.caller.appNumber));
   try {
     const held = await gateway.agentSpending.hold({
-      ...{ agent, targetAppId: priced.appId, amountUtia: amountOf(price), requestId: call.requestId },
-      appSharePpm: shareOf(price),
+      agent,
+      targetAppId: priced.appId,
+      amountUtia: price.amountUtia,
+      requestId: call.requestId,
+      appSharePpm: price.appSharePpm,
       // The write, and then the payment.
       lastsMs: (isStreamed ? uploadMs + restOfUploadMs : timeoutMs) + timeoutMs,
       ticketId,
@@ -117,14 +111,13 @@ async function payByKey(
     });
     // What was paid for is done: its answer is kept.
     if (held.paidBefore) {
-      return (
-        (await unlessRequired(run({ isPaid: false, call }))) ?? (await paymentRequiredAnswer(gateway, priced, price))
-      );
+      const outcome = await outcomeOf(run({ isPaid: false, call }));
+      return isAnswer(outcome) ? outcome : await paymentRequiredAnswer(gateway, priced, price);
     }
     try {
       // What was begun is ended, also when the client has gone: else it might be written and not paid.
       const own = newCall(call.requestId, timeoutMs);
-      const answer = await run({ isPaid: true, heldTicket: ticketId, call: own });
+      const answer = await runPaid(run, { heldTicket: ticketId, call: own });
       if (isReplayed(answer) || wasDone(answer)) await held.cancel();
       else await held.complete();
       return { ...answer, headers: { ...answer.headers, ...paidHeaders } };

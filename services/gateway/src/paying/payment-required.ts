@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { endOfTurn } from '@granary/shared/concurrency/turn';
-import { ServiceError } from '@granary/shared/errors';
+import type { ServiceError } from '@granary/shared/errors';
+import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { OfferReadRequest } from '@granary/shared/gen/granary/payments/v1/OfferReadRequest';
 import type { RepeatedRequest } from '@granary/shared/gen/granary/payments/v1/RepeatedRequest';
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
@@ -14,44 +15,37 @@ import { callerName, idempotencyKey } from '../pipeline/idempotency';
 import { hasPayment } from '../spending/payment-header';
 import { requestContextOf } from '../pipeline/request-context';
 import { canonicalPathOf, type RouteRequest } from '../pipeline/route';
+import { priceDetails, priceSentence, type Price, type PricedKind } from './price';
 
 export type ReadByUrl = RouteRequest<'app_id', AnyReader, ReadonlyMap<string, string>>;
+
+/** Reads a page for what was paid; where it costs more, the answer has the price and no page. */
+export type ReadForPrice = (paidUtia: string) => Promise<PageResponse>;
 
 /** A request that costs something. */
 export interface PricedRequest<C extends Caller = Caller> {
   request: RouteRequest<string, C>;
   /** The application that is paid. */
   appId: string;
-  kind: 'read' | 'write' | 'index';
+  kind: PricedKind;
   /** What quotes are bound to, where that is not the request as it was sent. */
   requestHash?: Buffer;
 }
 
 export const readOf = (request: ReadByUrl): PricedRequest => ({ request, appId: request.path.app_id, kind: 'read' });
 
-/** What a request costs: of a read, as the data service refuses it. */
-export type PaymentRequired = ServiceError & { reason: 'PAYMENT_REQUIRED' };
-
-export const isPaymentRequired = (error: unknown): error is PaymentRequired =>
-  error instanceof ServiceError && error.reason === 'PAYMENT_REQUIRED';
-
-export const amountOf = ({ details }: PaymentRequired): string => String(details['amount_utia']);
-
-export const shareOf = ({ details }: PaymentRequired): number | undefined =>
-  typeof details['app_share_ppm'] === 'number' ? details['app_share_ppm'] : undefined;
-
 /** What is paid for: the request, in its one spelling, what it costs, and on which networks that may be paid. */
 export async function purchaseOf(
   { paymentNetworks }: Pick<GatewayContext, 'paymentNetworks'>,
   { request, appId, kind, requestHash = requestHashOf(request) }: PricedRequest,
-  price: PaymentRequired,
+  price: Price,
 ): Promise<Purchase> {
   const names = await paymentNetworks.of(appId, request.call);
   return message<Purchase>({
     appId,
     requestHash,
-    amountUtia: amountOf(price),
-    appSharePpm: shareOf(price),
+    amountUtia: price.amountUtia,
+    appSharePpm: price.appSharePpm,
     isUpfront: kind !== 'read',
     networks: names.length === 0 ? undefined : { names: [...names] },
   });
@@ -97,7 +91,7 @@ function bodyHashOf({ body, jsonTree, incoming }: RouteRequest<string, Caller>):
 export async function paymentRequiredAnswer(
   gateway: GatewayContext,
   priced: PricedRequest,
-  price: PaymentRequired,
+  price: Price,
   refusal?: ServiceError,
   headers: Record<string, string> = {},
 ): Promise<Answer> {
@@ -107,15 +101,15 @@ export async function paymentRequiredAnswer(
   const hasReason = typeof reason === 'string' && hasPayment(request.incoming);
   const asked = await offerRequest(gateway, priced, price);
   const offer = await payments.offerRead(hasReason ? { ...asked, error: reason } : asked, request.call);
-  const { app_share_ppm: _, ...details } = price.details;
   const networks = asked.purchase!.networks?.names ?? [];
   const isOffered = networks.length === 0 || offer.header !== undefined;
   const whyNone = offer.tooLittle ?? (isOffered ? undefined : notOffered(networks));
   const code = refusal ? 'PAYMENT_REFUSED' : 'PAYMENT_REQUIRED';
   requestContextOf(request.outgoing).code = code;
-  const sentence = [(refusal ?? price).message, ...(whyNone === undefined ? [] : [whyNone])].join('. ');
+  const stated = refusal?.message ?? priceSentence(priced.kind, price);
+  const sentence = [stated, ...(whyNone === undefined ? [] : [whyNone])].join('. ');
   const allDetails = {
-    ...details,
+    ...priceDetails(price),
     ...(!isOffered && { payment_networks: networks }),
     ...(refusal && { reason }),
     ...(hasReason && { message: sentence }),
@@ -146,11 +140,11 @@ const descriptions = { read: 'A read of', write: 'A write to', index: 'An encryp
 export const offerRequest = async (
   gateway: Pick<GatewayContext, 'config' | 'paymentNetworks'>,
   priced: PricedRequest,
-  price: PaymentRequired,
+  price: Price,
 ): Promise<OfferReadRequest> => ({
   purchase: await purchaseOf(gateway, priced, price),
   // A requirement is shown to payers by others, so it names no host that a request made up. Clients want a whole URL.
   resource: configuredUrl(priced.request.incoming, gateway.config) + targetOf(priced.request.incoming),
   description: `${descriptions[priced.kind]} ${canonicalPathOf(priced.request)}`,
-  error: price.message,
+  error: priceSentence(priced.kind, price),
 });

@@ -1,7 +1,8 @@
+import type { WritePrices } from '@granary/shared/gen/granary/data/v1/WritePrices';
 import type { WritePricesRequest } from '@granary/shared/gen/granary/data/v1/WritePricesRequest';
 import type { Call } from '@granary/shared/rpc/types';
 import type { Answer } from '../http/answer';
-import { isPaymentRequired } from './payment-required';
+import { isUnpaid } from './price';
 
 /** Under what a write is done. */
 export interface WriteTerms {
@@ -14,14 +15,30 @@ export interface WriteTerms {
   call: Call;
 }
 
+/** A write that would be done but for its payment. */
+export interface Unpaid {
+  isUnpaid: true;
+  /** What its price depends on; undefined where that is asked for apart. */
+  prices: WritePrices | undefined;
+}
+
+/** What became of a write. */
+export type Outcome = Answer | Unpaid;
+
+export const isAnswer = (outcome: Outcome): outcome is Answer => !('isUnpaid' in outcome);
+
+/** Does a write, unless it costs something and is not paid. */
+export type RunWrite = (terms: WriteTerms) => Promise<Outcome>;
+
 /** What is done once it is paid. */
 export interface PaidOperation {
   /** Its body can be read once only. */
   isStreamed: boolean;
-  /** Does it, or refuses it with PAYMENT_REQUIRED when it would be done but for the payment. */
-  run: (terms: WriteTerms) => Promise<Answer>;
+  run: RunWrite;
   /** Whether it was done before, by another request, so that this one changed nothing; without it, never. */
   wasDone?: (answer: Answer) => boolean;
+  /** It was tried without payment, with this refusal, or would be done but for the payment. Absent: it was not tried. */
+  tried?: { refusal: unknown } | 'unpaid';
 }
 
 /** A write that may cost something. */
@@ -30,12 +47,19 @@ export interface PricedWrite extends Pick<PaidOperation, 'run'> {
   price: Pick<WritePricesRequest, 'collection' | 'body'> & { sizeBytes: string | undefined };
 }
 
-/** The answer of a write; undefined when it was refused for its price alone. */
-export async function unlessRequired(answer: Promise<Answer>): Promise<Answer | undefined> {
+/** Does what is paid. Rejects as `run` does. */
+export async function runPaid(run: RunWrite, terms: Omit<WriteTerms, 'isPaid'>): Promise<Answer> {
+  const outcome = await run({ ...terms, isPaid: true });
+  if (!isAnswer(outcome)) throw new Error('what is paid was refused for its price');
+  return outcome;
+}
+
+/** The outcome of an operation whose service refuses with an error what is not paid, as data of the release before does. */
+export async function outcomeOf(answer: Promise<Outcome>): Promise<Outcome> {
   try {
     return await answer;
   } catch (error) {
-    if (!isPaymentRequired(error)) throw error;
-    return undefined;
+    if (!isUnpaid(error)) throw error;
+    return { isUnpaid: true, prices: undefined };
   }
 }

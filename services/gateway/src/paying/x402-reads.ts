@@ -1,5 +1,4 @@
 import { ServiceError } from '@granary/shared/errors';
-import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { PayRequest } from '@granary/shared/gen/granary/payments/v1/PayRequest';
 import { message } from '@granary/shared/rpc/types';
 import { isPaymentRefused } from '../spending/agent-spending';
@@ -7,14 +6,8 @@ import { clientDisconnected } from '../http/body';
 import { jsonBytes, type Answer } from '../http/answer';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { replayedHeader } from '../pipeline/idempotency';
-import {
-  isPaymentRequired,
-  paymentRequiredAnswer,
-  purchaseOf,
-  readOf,
-  type PaymentRequired,
-  type ReadByUrl,
-} from './payment-required';
+import { paymentRequiredAnswer, purchaseOf, readOf, type ReadByUrl, type ReadForPrice } from './payment-required';
+import type { Price } from './price';
 import {
   failureHeader,
   formOf,
@@ -36,9 +29,9 @@ export const keptBytesMax = 1_048_576;
 export async function payByPayment(
   gateway: GatewayContext,
   request: ReadByUrl,
-  price: PaymentRequired,
+  price: Price,
   presented: RequestPayment,
-  read: (paidUtia: string) => Promise<PageResponse>,
+  read: ReadForPrice,
 ): Promise<Answer> {
   const { payments } = gateway.clients;
   const { call } = request;
@@ -51,7 +44,11 @@ export async function payByPayment(
     if (check.answer && check.settlement?.payment) {
       return paidPage(check.answer, responseHeader(form, check.settlement.payment), true);
     }
-    const { json: page } = await read(check.paidUtia);
+    const { json: page, price: grown } = await read(check.paidUtia);
+    if (grown) {
+      const refusal = quoteInsufficient();
+      return await paymentRequiredAnswer(gateway, readOf(request), grown, refusal, failureHeader(form, refusal));
+    }
     if (request.outgoing.destroyed) throw clientDisconnected();
     // While the client waits: payments settles it also when the client has gone, and then answers the same request.
     const waiting = { ...call, deadlineMs: Date.now() + gateway.config.PAYMENT_TIMEOUT_MS };
@@ -64,17 +61,20 @@ export async function payByPayment(
     const { answer = page } = settlement;
     return paidPage(answer, responseHeader(form, settlement.payment), answer !== page);
   } catch (error) {
-    const refusal = isPaymentRequired(error) ? quoteInsufficient(error) : error;
-    if (!isPaymentRefused(refusal)) throw error;
-    const current = isPaymentRequired(error) ? error : price;
-    return paymentRequiredAnswer(gateway, readOf(request), current, refusal, failureHeader(form, refusal));
+    if (!isPaymentRefused(error)) throw error;
+    return paymentRequiredAnswer(gateway, readOf(request), price, error, failureHeader(form, error));
   }
 }
 
 const paidPage = (page: Buffer, headers: Record<string, string>, isReplayed: boolean): Answer =>
   jsonBytes(200, page, { ...paidHeaders, ...headers, ...replayedHeader(isReplayed) });
 
-const quoteInsufficient = ({ code }: PaymentRequired): ServiceError =>
-  new ServiceError(code, 'PAYMENT_REFUSED', 'The quote of the payment is for less than the read costs now', {
-    details: { reason: 'quote_insufficient' },
-  });
+const quoteInsufficient = (): ServiceError =>
+  new ServiceError(
+    'FAILED_PRECONDITION',
+    'PAYMENT_REFUSED',
+    'The quote of the payment is for less than the read costs now',
+    {
+      details: { reason: 'quote_insufficient' },
+    },
+  );

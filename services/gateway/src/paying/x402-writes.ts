@@ -4,8 +4,9 @@ import { message, newCall } from '@granary/shared/rpc/types';
 import type { Answer } from '../http/answer';
 import { isPaymentRefused } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
-import { paymentRequiredAnswer, purchaseOf, type PaymentRequired, type PricedRequest } from './payment-required';
-import { unlessRequired, type PaidOperation } from './priced-write';
+import { paymentRequiredAnswer, purchaseOf, type PricedRequest } from './payment-required';
+import type { Price } from './price';
+import { isAnswer, outcomeOf, runPaid, type PaidOperation } from './priced-write';
 import {
   failureHeader,
   formOf,
@@ -25,7 +26,7 @@ import {
 export async function payUpfront(
   gateway: GatewayContext,
   priced: PricedRequest,
-  price: PaymentRequired,
+  price: Price,
   presented: RequestPayment,
   operation: PaidOperation,
 ): Promise<Answer> {
@@ -34,12 +35,15 @@ export async function payUpfront(
   const { paymentJson, identifier } = presented;
   const form = formOf(paymentJson);
   const asked = message<PayRequest>({ purchase: await purchaseOf(gateway, priced, price), paymentJson, identifier });
-  const { isStreamed, run } = operation;
+  const { isStreamed, run, tried } = operation;
   try {
     const { settlement } = await payments.checkPayment(asked, request.call);
-    if (!settlement?.payment && !isStreamed) {
-      const free = await unlessRequired(run({ isPaid: false, call: request.call }));
-      if (free) return free;
+    if (!settlement?.payment) {
+      if (typeof tried === 'object') throw tried.refusal;
+      if (tried === undefined && !isStreamed) {
+        const outcome = await outcomeOf(run({ isPaid: false, call: request.call }));
+        if (isAnswer(outcome)) return outcome;
+      }
     }
     const attempt = () => settleAndRun(gateway, request, asked, run);
     const { ticketId, done } = await settled(presented, attempt());
@@ -85,7 +89,7 @@ async function settleAndRun(
     clients.payments.settlePayment(asked, waiting),
   );
   if (!payment) return { ticketId };
-  const answer = await run({ isPaid: true, payment: ticketId, call: call() });
+  const answer = await runPaid(run, { payment: ticketId, call: call() });
   await clients.payments.grantPayment({ ticketId }, call());
   return { ticketId, done: { answer, payment } };
 }

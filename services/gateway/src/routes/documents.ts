@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import { newTicket } from '@granary/shared/ids';
 import { appIdPattern, namePattern } from '@granary/shared/names';
-import { jsonBytes, stringify, taskLocation, type Answer } from '../http/answer';
+import { jsonBytes, stringify, taskLocation } from '../http/answer';
 import type { Code } from '../errors/codes';
 import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
 import type { AppCaller } from '../pipeline/access';
@@ -21,7 +21,7 @@ import {
   ticketField,
 } from '../validation/schemas';
 import { idempotencyOfWrite, paidWriteResponses, payForWrite } from '../paying/paid-writes';
-import type { WriteTerms } from '../paying/priced-write';
+import type { Outcome, WriteTerms } from '../paying/priced-write';
 import { paidReadHeaders, paymentHeaders, paymentResponses } from '../paying/payment-docs';
 import { read } from './reads';
 
@@ -206,7 +206,7 @@ async function store(
   { clients }: GatewayContext,
   request: RouteRequest<never, AppCaller, unknown, Buffer>,
   terms: WriteTerms,
-): Promise<Answer> {
+): Promise<Outcome> {
   const { caller, body } = request;
   const ticketId = terms.heldTicket ?? newTicket('c', BigInt(caller.appNumber));
   const stored = await clients.data.store(
@@ -218,9 +218,11 @@ async function store(
       idempotency: idempotencyOfWrite(request, terms, () => body),
       isPaid: terms.isPaid,
       isHeld: terms.heldTicket !== undefined,
+      acceptsPrice: true,
     },
     terms.call,
   );
+  if (stored.unpaid) return { isUnpaid: true, prices: stored.unpaid };
   // The answer to a repeated request contains the ticket of the first one.
   const headers = { ...taskLocation(stored.ticketId), ...replayedHeader(stored.ticketId !== ticketId) };
   return jsonBytes(202, storedAnswer(stored), headers);

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { invalid, ServiceError } from '@granary/shared/errors';
+import { invalid } from '@granary/shared/errors';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, json, JsonText, type Answer } from '../http/answer';
 import type { AppCaller } from '../pipeline/access';
@@ -17,8 +17,9 @@ import {
   timeSchema,
 } from '../validation/schemas';
 import { payAndRun, paymentMeansIn } from '../paying/payment-means';
-import { offerRequest, purchaseOf, type PaymentRequired, type PricedRequest } from '../paying/payment-required';
-import { unlessRequired, type PaidOperation } from '../paying/priced-write';
+import { offerRequest, purchaseOf, type PricedRequest } from '../paying/payment-required';
+import type { Price } from '../paying/price';
+import { isAnswer, outcomeOf, runPaid, type RunWrite } from '../paying/priced-write';
 import { idempotencyHeader, idempotencyKey, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 
 /** What an encrypted index is over. Empty: any collection, any field. */
@@ -43,29 +44,31 @@ export async function payForIndex(
   gateway: GatewayContext,
   request: RouteRequest<string, AppCaller>,
   field: IndexedField,
-  run: PaidOperation['run'],
+  run: RunWrite,
 ): Promise<Answer> {
   const means = paymentMeansIn(request.incoming);
   const { presented, userKey } = means;
-  const runFree = () => unlessRequired(run({ isPaid: false, call: request.call }));
+  const runFree = () => outcomeOf(run({ isPaid: false, call: request.call }));
   // What these paid for before is found first.
   const isFoundByPayment = presented !== undefined || userKey !== undefined;
   if (!isFoundByPayment) {
-    const answer = await runFree();
-    if (answer) return answer;
+    const outcome = await runFree();
+    if (isAnswer(outcome)) return outcome;
   }
   const price = await priceOf(gateway, request, field);
-  if (price === 'free') return run({ isPaid: true, call: request.call });
+  if (price === 'free') return runPaid(run, { call: request.call });
   const isForAny = presented !== undefined && (await isQuotedFor(gateway, request, anyField, price, presented));
   const answer = await payAndRun(gateway, pricedOf(request, isForAny ? anyField : field), price, means, {
-    ...{ run, isStreamed: false },
+    run,
+    isStreamed: false,
     // Only one that was made now is 201 or 202.
     wasDone: ({ status }) => status === 200,
   });
   if (answer.status !== 402 || !isFoundByPayment) return answer;
   const existing = await runFree();
-  if (existing) requestContextOf(request.outgoing).code = undefined;
-  return existing ?? answer;
+  if (!isAnswer(existing)) return answer;
+  requestContextOf(request.outgoing).code = undefined;
+  return existing;
 }
 
 const pricedOf = (request: RouteRequest<string, AppCaller>, field: IndexedField): PricedRequest<AppCaller> => ({
@@ -77,7 +80,7 @@ async function isQuotedFor(
   gateway: GatewayContext,
   request: RouteRequest<string, AppCaller>,
   field: IndexedField,
-  price: PaymentRequired,
+  price: Price,
   paymentJson: Buffer,
 ): Promise<boolean> {
   const purchase = await purchaseOf(gateway, pricedOf(request, field), price);
@@ -99,18 +102,11 @@ async function priceOf(
   { clients }: GatewayContext,
   { call }: Pick<RouteRequest, 'call'>,
   { fieldName }: IndexedField,
-): Promise<PaymentRequired | 'free'> {
+): Promise<Price | 'free'> {
   const { amountUtia } = await clients.payments.priceEncryptedIndex({}, call);
   if (amountUtia === '0') return 'free';
-  const details = {
-    amount_utia: Number(amountUtia),
-    pricing_model: 'per_index',
-    fields: fieldName === '' ? [] : [fieldName],
-    app_share_ppm: 0,
-  };
-  return new ServiceError('FAILED_PRECONDITION', 'PAYMENT_REQUIRED', `An encrypted index costs ${amountUtia} utia`, {
-    details,
-  }) as PaymentRequired;
+  const fields = fieldName === '' ? [] : [fieldName];
+  return { amountUtia, pricingModel: 'per_index', fields, appSharePpm: 0 };
 }
 
 const quoteSchema = z.object({
@@ -168,7 +164,7 @@ export const encryptedQuoteRoute = route({
     const accepts = JSON.parse(offer.acceptsJson) as Requirement[];
     return json(
       200,
-      { ...quoteJson(Number(price.details['amount_utia']), accepts), accepts: new JsonText(offer.acceptsJson) },
+      { ...quoteJson(Number(price.amountUtia), accepts), accepts: new JsonText(offer.acceptsJson) },
       { 'Cache-Control': 'no-store', ...(offer.header !== undefined && { 'PAYMENT-REQUIRED': offer.header }) },
     );
   },

@@ -7,7 +7,7 @@ import { mayReadPrivate, type AnyReader } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import type { RouteRequest } from '../pipeline/route';
 import { payForRead } from '../paying/paid-reads';
-import { isPaymentRequired } from '../paying/payment-required';
+import { isUnpaid, priceIn } from '../paying/price';
 
 /** A read by URL of a collection, a view or a predefined query: public and free, unless the data service refuses it. */
 export async function read(
@@ -26,16 +26,15 @@ export async function read(
     name,
     parameters,
     mayReadPrivate: mayRead,
+    acceptsPrice: true,
     ...(ifNoneMatch !== undefined && { ifNoneMatch }),
   };
+  const readFor = (paidUtia?: string) =>
+    sendForPrice(send, paidUtia === undefined ? message : { ...message, paidUtia });
+  let page: PageResponse;
   try {
-    const { json: page, etag } = await send(message);
-    const headers = { ETag: etag, Vary: 'Accept-Encoding' };
-    return page.length === 0 ? { status: 304, body: undefined, headers } : jsonBytes(200, page, headers);
+    page = await readFor();
   } catch (error) {
-    if (isPaymentRequired(error)) {
-      return payForRead(gateway, request, error, (paidUtia) => send({ ...message, paidUtia }));
-    }
     const isRefused =
       error instanceof ServiceError && (error.code === 'PERMISSION_DENIED' || error.code === 'UNAUTHENTICATED');
     // The service only refuses the caller; with a key, the error states what is wrong with it.
@@ -43,5 +42,22 @@ export async function read(
     throw forbidden(
       caller.appId === path.app_id ? 'The key lacks the permission Read' : 'The key belongs to another app',
     );
+  }
+  const { json, etag, price } = page;
+  if (price) return payForRead(gateway, request, price, readFor);
+  const headers = { ETag: etag, Vary: 'Accept-Encoding' };
+  return json.length === 0 ? { status: 304, body: undefined, headers } : jsonBytes(200, json, headers);
+}
+
+/** Data of the release before refuses a read that is not paid. */
+async function sendForPrice(
+  send: (message: ReadRequest) => Promise<PageResponse>,
+  message: ReadRequest,
+): Promise<PageResponse> {
+  try {
+    return await send(message);
+  } catch (error) {
+    if (!isUnpaid(error)) throw error;
+    return { json: Buffer.alloc(0), etag: '', price: priceIn(error) };
   }
 }

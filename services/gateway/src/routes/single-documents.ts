@@ -10,7 +10,7 @@ import { etagOfVersion, ifMatch, ifNoneMatch } from '../pipeline/versions';
 import { flagParameter } from '../validation/parameters';
 import { objectSchema } from '../validation/schemas';
 import { idempotencyOfWrite, paidWriteResponses, payForWrite } from '../paying/paid-writes';
-import type { WriteTerms } from '../paying/priced-write';
+import type { Unpaid, WriteTerms } from '../paying/priced-write';
 import { paymentHeaders } from '../paying/payment-docs';
 
 const path = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
@@ -106,6 +106,7 @@ export const singleDocumentRoutes = [
         price: priceOf(request),
         run: async (terms) => {
           const changed = await change(context, request, 'put', request.body, terms);
+          if ('isUnpaid' in changed) return changed;
           const { app_id: appId, collection, document_id: id } = request.path;
           const location = `/api/apps/${appId}/collections/${collection}/documents/${encodeURIComponent(id)}`;
           const { json, created } = changed.response;
@@ -144,6 +145,7 @@ export const singleDocumentRoutes = [
         price: priceOf(request),
         run: async (terms) => {
           const changed = await change(context, request, 'merge', request.body, terms);
+          if ('isUnpaid' in changed) return changed;
           return jsonBytes(200, changed.response.json, headersOf(changed));
         },
       }),
@@ -179,6 +181,7 @@ export const singleDocumentRoutes = [
     handle: async (context, request) => {
       if (request.query.erase === true) return erase(context, request);
       const changed = await change(context, request, 'delete', Buffer.alloc(0), { isPaid: true, call: request.call });
+      if ('isUnpaid' in changed) throw new Error('a deletion was refused for its price');
       const { version } = changed.response;
       const text = `{"id":${JSON.stringify(request.path.document_id)},"version":${version},"deleted":true}`;
       return jsonBytes(200, Buffer.from(text), headersOf(changed));
@@ -197,7 +200,7 @@ async function change(
   kind: 'put' | 'merge' | 'delete',
   body: Buffer,
   terms: WriteTerms,
-): Promise<Changed> {
+): Promise<Changed | Unpaid> {
   const { caller } = request;
   const { collection, document_id: id } = request.path;
   const ticketId = terms.heldTicket ?? newTicket('c', BigInt(caller.appNumber));
@@ -220,9 +223,11 @@ async function change(
       isPaid: terms.isPaid,
       isHeld: terms.heldTicket !== undefined,
       mayReadPrivate: hasPermission(caller, 'Read'),
+      acceptsPrice: true,
     },
     terms.call,
   );
+  if (response.unpaid) return { isUnpaid: true, prices: response.unpaid };
   return { response, isReplayed: response.ticketId !== ticketId };
 }
 
