@@ -1,9 +1,10 @@
-import { Agent, request as open } from 'node:http';
+import { Agent, request as open, type IncomingHttpHeaders } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { limitMs } from '@granary/testing/speed';
 
 export interface Reply {
   status: number;
+  headers: IncomingHttpHeaders;
   body: Buffer;
   json<T>(): T;
 }
@@ -85,6 +86,7 @@ export class Balanced {
           const received = Buffer.concat(chunks as Buffer[]);
           resolve({
             status: response.statusCode ?? 0,
+            headers: response.headers,
             body: received,
             json: <T>() => JSON.parse(received.toString()) as T,
           });

@@ -7,6 +7,7 @@ import { operatorKey, type ListAnswer, type Task } from '../support/granary';
 import type { ServiceName } from '@granary/local/stack/services';
 import { services, startTwoOfEach, type TwoOfEach } from './rolling';
 import { Balanced, type Reply, type Request } from './rolling-client';
+import { openShop, type Shop } from './rolling-payments';
 
 const appId = 'rolling';
 const app = `/api/apps/${appId}`;
@@ -29,6 +30,7 @@ class Load {
   constructor(
     private readonly gateways: Balanced,
     readonly key: string,
+    readonly shop: Shop,
   ) {
     this.loops = [
       ...[1, 2, 3].map((writer) => this.repeat('write', (n) => this.write(`${writer}-${n}`))),
@@ -39,6 +41,10 @@ class Load {
       this.repeat('view', () => this.view()),
       this.repeat('wallet', (n) => this.wallet(n)),
       this.repeat('payment', () => this.payment()),
+      this.repeat('read by key', () => shop.readByKey()),
+      this.repeat('read by payment', () => shop.readByPayment()),
+      this.repeat('write by key', (n) => shop.orderByKey(n)),
+      this.repeat('write by payment', (n) => shop.orderByPayment(n)),
     ];
   }
 
@@ -171,6 +177,14 @@ const hops: Array<[service: (typeof services)[number], metric: RegExp]> = [
     /^granary_rpc_requests_total\{method="granary.payments.v1.Payments\/VerifyPayment",direction="server",.*\} [1-9]/m,
   ],
   [
+    'payments',
+    /^granary_rpc_requests_total\{method="granary.payments.v1.Payments\/SettlePayment",direction="server",code="OK"\} [1-9]/m,
+  ],
+  [
+    'payments',
+    /^granary_rpc_requests_total\{method="granary.payments.v1.Payments\/CompleteSpend",direction="server",code="OK"\} [1-9]/m,
+  ],
+  [
     'tasks',
     /^granary_rpc_requests_total\{method="granary.tasks.v1.Tasks\/GetTask",direction="server",code="OK"\} [1-9]/m,
   ],
@@ -199,7 +213,7 @@ describeWith(
     const view = { name: 'all', query: { group_by: ['id'] }, source_collections: ['notes'] };
     const viewMade = await gateways.send('POST', `${app}/views`, { key, body: view });
     expect([viewMade.status, viewMade.body.toString()]).toEqual([202, expect.any(String)]);
-    load = new Load(gateways, key);
+    load = new Load(gateways, key, await openShop(gateways, appId, key));
   });
   afterAll(async () => {
     await load?.stop();
@@ -241,6 +255,7 @@ describeWith(
 
     const stored = await storedIds('notes');
     expect(stored.sort()).toEqual(['first', ...load.stored].sort());
+    expect((await storedIds('orders')).sort()).toEqual(load.shop.ordered.toSorted());
     expect((await storedIds('files')).sort()).toEqual([...load.uploaded.keys()].sort());
     for (const [blobId, bytes] of load.uploaded) {
       const { status, body } = await gateways.send('GET', `/apps/${appId}/blobs/files/${blobId}`);

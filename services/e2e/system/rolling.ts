@@ -80,6 +80,7 @@ export async function startTwoOfEach(release?: string): Promise<TwoOfEach> {
     // Both copies of all services share one small Postgres here.
     DATABASE_POOL_SIZE: '4',
     MIGRATIONS: 'wait',
+    X402_PAY_TO: 'simulated',
     METRICS_LISTEN: `127.0.0.1:${metricsPorts[copy]![service]}`,
     // What a balancer needs to see that a gateway goes.
     DRAIN_DELAY_MS: String(Math.min(limitMs(service === 'gateway' ? 1_000 : 200), 60_000)),

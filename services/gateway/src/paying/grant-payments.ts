@@ -52,7 +52,9 @@ export async function paymentByGrant(
   };
   const { network, extra } = requirement;
   const payment = { x402Version: 1, scheme: 'exact', network, quoteId: extra.quoteId, payload };
-  return { paymentJson: Buffer.from(JSON.stringify(payment)), identifier, isKeyGenerated: givenKey === '' };
+  const paymentJson = Buffer.from(JSON.stringify(payment));
+  const form = { version: 1, isPlain: true, network } as const;
+  return { paymentJson, form, identifier, isKeyGenerated: givenKey === '' };
 }
 
 function deductionId(userKey: string, key: string, requestHash: Buffer): string {

@@ -1,4 +1,4 @@
-import { unavailable } from '@granary/shared/errors';
+import { ServiceError, unavailable } from '@granary/shared/errors';
 import type { Idempotency } from '@granary/shared/gen/granary/idempotency/v1/Idempotency';
 import type { OperationQuote } from '@granary/shared/gen/granary/payments/v1/OperationQuote';
 import { message } from '@granary/shared/rpc/types';
@@ -47,7 +47,7 @@ export async function payForWrite(
   const means = paymentMeansIn(incoming);
   const isStreamed = write.price.body.length === 0;
   let unpaid: Unpaid | undefined;
-  let refusal: unknown;
+  let refusal: ServiceError | undefined;
   if (!isStreamed) {
     try {
       const outcome = await outcomeOf(write.run({ isPaid: false, call }));
@@ -55,16 +55,17 @@ export async function payForWrite(
       unpaid = outcome;
     } catch (error) {
       // What was paid for and done may be refused now, for example because its unique value is taken, by itself.
-      if (means.presented === undefined && means.userKey === undefined) throw error;
+      const mayHavePaid = means.presented !== undefined || means.userKey !== undefined;
+      if (!mayHavePaid || !(error instanceof ServiceError)) throw error;
       refusal = error;
     }
   }
   const price = await priceOf(gateway, request, write, means, unpaid);
-  if (price === 'none' && refusal !== undefined) throw refusal;
+  if (price === 'none' && refusal) throw refusal;
   if (price === 'none') return answerOf(write.run({ isPaid: false, call }));
   if (price === 'free') return runPaid(write.run, { call });
   const priced: PricedRequest<AppCaller> = { request, appId: caller.appId, kind: 'write' };
-  const tried = unpaid ? ('unpaid' as const) : { refusal };
+  const tried = refusal ?? ('unpaid' as const);
   return payAndRun(gateway, priced, price, means, {
     run: write.run,
     isStreamed,

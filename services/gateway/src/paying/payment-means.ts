@@ -7,7 +7,7 @@ import type { Answer } from '../http/answer';
 import { requirePermission, type AppCaller } from '../pipeline/access';
 import { isPaymentRefused } from '../spending/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
-import { paymentIn } from '../spending/payment-header';
+import { paymentIn, type CarriedPayment } from '../spending/payment-header';
 import { paymentByGrant, userKeyIn } from './grant-payments';
 import { paymentRequiredAnswer, repeatedRequest, type PricedRequest } from './payment-required';
 import type { Price } from './price';
@@ -20,8 +20,8 @@ export interface PaymentMeans {
   agentKey?: string;
   /** The key of a grant. */
   userKey?: string;
-  /** The JSON text of an x402 payment. */
-  presented?: Buffer;
+  /** An x402 payment. */
+  presented?: CarriedPayment;
 }
 
 /** Throws VALIDATION_FAILED for several, and for a payment that is not well-formed. */

@@ -1,3 +1,4 @@
+import type { ServiceError } from '@granary/shared/errors';
 import type { WritePrices } from '@granary/shared/gen/granary/data/v1/WritePrices';
 import type { WritePricesRequest } from '@granary/shared/gen/granary/data/v1/WritePricesRequest';
 import type { Call } from '@granary/shared/rpc/types';
@@ -37,8 +38,8 @@ export interface PaidOperation {
   run: RunWrite;
   /** Whether it was done before, by another request, so that this one changed nothing; without it, never. */
   wasDone?: (answer: Answer) => boolean;
-  /** It was tried without payment, with this refusal, or would be done but for the payment. Absent: it was not tried. */
-  tried?: { refusal: unknown } | 'unpaid';
+  /** What became of it without payment: a refusal, or it would be done but for the payment. Absent: it was not tried. */
+  tried?: ServiceError | 'unpaid';
 }
 
 /** A write that may cost something. */

@@ -3,6 +3,7 @@ import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/Set
 import { overloaded } from '../errors/problem';
 import { accepted, type Answer } from '../http/answer';
 import { isPaymentRefused } from '../spending/agent-spending';
+import type { CarriedPayment, PaymentForm } from '../spending/payment-header';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { idempotencyKey } from '../pipeline/idempotency';
 import type { RouteRequest } from '../pipeline/route';
@@ -11,38 +12,18 @@ import type { RouteRequest } from '../pipeline/route';
 export const paidHeaders = { 'Cache-Control': 'no-store' };
 
 /** A payment, and what its request is repeated by. */
-export interface RequestPayment {
-  paymentJson: Buffer;
+export interface RequestPayment extends CarriedPayment {
   /** The Idempotency-Key, empty where there is none. */
   identifier: string;
   /** The request had no Idempotency-Key, but needs one to be repeated. */
   isKeyGenerated: boolean;
 }
 
-export const paymentOf = (request: Pick<RouteRequest, 'incoming'>, paymentJson: Buffer): RequestPayment => ({
-  ...{ paymentJson, identifier: idempotencyKey(request), isKeyGenerated: false },
+export const paymentOf = (request: Pick<RouteRequest, 'incoming'>, carried: CarriedPayment): RequestPayment => ({
+  ...carried,
+  identifier: idempotencyKey(request),
+  isKeyGenerated: false,
 });
-
-/** Which client has made a payment, and so how it reads the answer. */
-export interface PaymentForm {
-  version: 1 | 2;
-  /** The published client names the quote at the top, and reads JSON; others read base64 of it. */
-  isPlain: boolean;
-  /** As the payment names it. */
-  network: string;
-}
-
-export function formOf(paymentJson: Buffer): PaymentForm {
-  const payment = JSON.parse(paymentJson.toString()) as Record<string, unknown>;
-  const {
-    x402Version,
-    quoteId,
-    accepted: chosen,
-  } = payment as { accepted?: { network?: unknown } | null } & typeof payment;
-  const version = x402Version === 2 ? 2 : 1;
-  const network = version === 2 ? chosen?.network : payment['network'];
-  return { version, isPlain: typeof quoteId === 'string', network: typeof network === 'string' ? network : '' };
-}
 
 /** The header by which an answer names the payment that paid for it. */
 export function responseHeader({ version, isPlain }: PaymentForm, payment: SettledPayment): Record<string, string> {

@@ -10,7 +10,6 @@ import { paymentRequiredAnswer, purchaseOf, readOf, type ReadByUrl, type ReadFor
 import type { Price } from './price';
 import {
   failureHeader,
-  formOf,
   paidHeaders,
   pendingRead,
   responseHeader,
@@ -35,8 +34,7 @@ export async function payByPayment(
 ): Promise<Answer> {
   const { payments } = gateway.clients;
   const { call } = request;
-  const { paymentJson, identifier } = presented;
-  const form = formOf(paymentJson);
+  const { paymentJson, form, identifier } = presented;
   const purchase = await purchaseOf(gateway, readOf(request), price);
   const asked = message<PayRequest>({ purchase, paymentJson, identifier });
   try {
@@ -52,14 +50,15 @@ export async function payByPayment(
     if (request.outgoing.destroyed) throw clientDisconnected();
     // While the client waits: payments settles it also when the client has gone, and then answers the same request.
     const waiting = { ...call, deadlineMs: Date.now() + gateway.config.PAYMENT_TIMEOUT_MS };
-    const settling = page.length <= keptBytesMax ? { ...asked, answer: page } : asked;
+    const answer = page.length <= keptBytesMax ? page : undefined;
+    const settling = message<PayRequest>({ ...asked, token: check.token, answer });
     const settlement = await settled(
       presented,
       waitForBlock(gateway, request, () => payments.settlePayment(settling, waiting)),
     );
     if (!settlement.payment) throw pendingRead(settlement.ticketId, presented);
-    const { answer = page } = settlement;
-    return paidPage(answer, responseHeader(form, settlement.payment), answer !== page);
+    const { answer: first = page } = settlement;
+    return paidPage(first, responseHeader(form, settlement.payment), first !== page);
   } catch (error) {
     if (!isPaymentRefused(error)) throw error;
     return paymentRequiredAnswer(gateway, readOf(request), price, error, failureHeader(form, error));

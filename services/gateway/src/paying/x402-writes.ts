@@ -1,3 +1,4 @@
+import { ServiceError } from '@granary/shared/errors';
 import type { PayRequest } from '@granary/shared/gen/granary/payments/v1/PayRequest';
 import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/SettledPayment';
 import { message, newCall } from '@granary/shared/rpc/types';
@@ -9,7 +10,6 @@ import type { Price } from './price';
 import { isAnswer, outcomeOf, runPaid, type PaidOperation } from './priced-write';
 import {
   failureHeader,
-  formOf,
   paidHeaders,
   pendingAnswer,
   responseHeader,
@@ -32,20 +32,19 @@ export async function payUpfront(
 ): Promise<Answer> {
   const { payments } = gateway.clients;
   const { request } = priced;
-  const { paymentJson, identifier } = presented;
-  const form = formOf(paymentJson);
+  const { paymentJson, form, identifier } = presented;
   const asked = message<PayRequest>({ purchase: await purchaseOf(gateway, priced, price), paymentJson, identifier });
   const { isStreamed, run, tried } = operation;
   try {
-    const { settlement } = await payments.checkPayment(asked, request.call);
+    const { settlement, token } = await payments.checkPayment(asked, request.call);
     if (!settlement?.payment) {
-      if (typeof tried === 'object') throw tried.refusal;
+      if (tried instanceof ServiceError) throw tried;
       if (tried === undefined && !isStreamed) {
         const outcome = await outcomeOf(run({ isPaid: false, call: request.call }));
         if (isAnswer(outcome)) return outcome;
       }
     }
-    const attempt = () => settleAndRun(gateway, request, asked, run);
+    const attempt = () => settleAndRun(gateway, request, message<PayRequest>({ ...asked, token }), run);
     const { ticketId, done } = await settled(presented, attempt());
     if (!done) {
       // The body of an upload is not kept.

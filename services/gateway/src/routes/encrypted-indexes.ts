@@ -5,6 +5,7 @@ import { newTicket } from '@granary/shared/ids';
 import { accepted, json, JsonText, type Answer } from '../http/answer';
 import type { AppCaller } from '../pipeline/access';
 import { isPaymentRefused } from '../spending/agent-spending';
+import type { CarriedPayment } from '../spending/payment-header';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { requestContextOf } from '../pipeline/request-context';
 import { route, type RouteRequest } from '../pipeline/route';
@@ -81,7 +82,7 @@ async function isQuotedFor(
   request: RouteRequest<string, AppCaller>,
   field: IndexedField,
   price: Price,
-  paymentJson: Buffer,
+  { paymentJson }: CarriedPayment,
 ): Promise<boolean> {
   const purchase = await purchaseOf(gateway, pricedOf(request, field), price);
   try {

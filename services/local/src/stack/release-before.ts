@@ -9,7 +9,7 @@ import { MissingToolError, runTool } from './tools';
  * The commit of the release from which installations are upgraded: during an upgrade its services run beside those of
  * this one, on the schema of this one. A new release writes the commit of the last one here.
  */
-const commit = '8a5544e43a532fab0d4eb9f2118c774ff2e0af01';
+const commit = '21eea4756a6d371b17bc9c736ffef9d5df8030ed';
 
 const root = path.join(__dirname, '../../../..');
 const needed = 'upgrades are tested from the release before, whose sources are in the history of the repository';

@@ -8,13 +8,13 @@ import { invalid, notFound, ServiceError, unavailable } from '@granary/shared/er
 import { parseUtia } from '@granary/shared/money';
 import { message } from '@granary/shared/rpc/types';
 import { refused } from '../payment-refused';
+import type { Offer } from '../quotes/offer';
 import { identifierOf, paymentIdentifierIn } from '../quotes/payment-identifier';
 import {
   fingerprintOf,
   namesSecretQuote,
   readPayment,
   verifyPresented,
-  type PresentedPayment,
   type PresentedSettings,
 } from '../quotes/presented-payment';
 import {
@@ -25,6 +25,7 @@ import {
   type ClaimedPurchase,
   type TakenClaim,
 } from './claim';
+import { readToken, tokenOf, type CheckedPayment } from './checked-payment';
 import type { Claims } from './claims';
 import type { Settler } from './settler';
 
@@ -48,10 +49,14 @@ export class RequestPayments {
 
   /** Whether a payment pays for its request. Stores nothing. Throws PAYMENT_REFUSED, IDEMPOTENCY_KEY_REUSED. */
   async check(request: PayRequest): Promise<PaymentCheck> {
-    const { claim, presented } = await this.find(request);
+    const { presented, now } = this.options;
+    const { claim, checked } = await this.find(request);
     // Of the release before a gateway gives an answer only where this is set.
     const hasIdentifier = true;
-    if (!claim) return message<PaymentCheck>({ paidUtia: worthOf(presented!, request).toString(), hasIdentifier });
+    if (!claim) {
+      const token = await tokenOf(presented.offers.keys, request, checked!, now());
+      return message<PaymentCheck>({ paidUtia: worthOf(checked!, request).toString(), hasIdentifier, token });
+    }
     const settlement = settlementOf(claim);
     const paidUtia = claim.amountUtia.toString();
     if (request.purchase!.isUpfront && isMoved(claim)) {
@@ -70,7 +75,8 @@ export class RequestPayments {
    */
   async settle(request: PayRequest, signal: CancelSignal = neverAborted): Promise<Settlement> {
     const { claims } = this.options;
-    const claim = await this.moved(await this.take(request), signal);
+    const taken = await this.take(request);
+    const claim = await this.moved(taken, signal);
     const { isUpfront } = request.purchase!;
     if (signal.aborted && !isUpfront) throw unavailable('The payment was settled too late to be answered');
     if (!isMoved(claim)) return settlementOf(claim);
@@ -78,7 +84,7 @@ export class RequestPayments {
       if (!claim.grantedAt && !claim.begunAt) await claims.begun(claim.id);
       return settlementOf(claim);
     }
-    if (claim.grantedAt || !(await claims.grant(claim.id, this.keptAnswer(claim, request)))) {
+    if (claim.grantedAt || !(await claims.grant(claim.id, this.keptAnswer(claim, request, taken.checked)))) {
       return this.repeated(claim, request);
     }
     return settlementOf(claim);
@@ -107,18 +113,19 @@ export class RequestPayments {
     });
   }
 
-  private async take(request: PayRequest): Promise<TakenClaim> {
-    const { claim, presented, identifier, fingerprint } = await this.find(request);
+  private async take(request: PayRequest): Promise<TakenClaim & { checked?: CheckedPayment | undefined }> {
+    const { claim, checked } = await this.find(request);
     if (claim) return { claim };
-    this.options.settler.assertFree(presented!.offer.method.network);
-    const purchase = purchaseOf(presented!, fingerprint, identifier);
-    const taken = await this.options.claims.take(presented!.verified, purchase);
+    const { verified, purchase } = checked!;
+    const { identifier } = purchase;
+    this.options.settler.assertFree(purchase.network);
+    const taken = await this.options.claims.take(verified, purchase);
     // Of two requests with the same payment, or the same identifier, at the same time, one has stored it.
     const first = taken === 'identifier_used' ? await this.identified(request, identifier!) : undefined;
     if (first) return { claim: first };
     if (typeof taken === 'string') throw conflicts[taken]();
     if (!taken.isNew) this.assertSame(taken.claim, request, identifier);
-    return taken;
+    return { ...taken, checked };
   }
 
   /**
@@ -132,9 +139,14 @@ export class RequestPayments {
   }
 
   /** What is kept for a repetition, which shows that it is one by what others cannot read on the chain. */
-  private keptAnswer({ identifier, network }: Claim, { answer, paymentJson }: PayRequest): Buffer | null {
+  private keptAnswer(
+    { identifier, network }: Claim,
+    { answer, paymentJson }: PayRequest,
+    checked: CheckedPayment | undefined,
+  ): Buffer | null {
     const { networks } = this.options.presented.offers;
-    const isSecret = identifier !== null || namesSecretQuote(networks.get(network), readPayment(paymentJson));
+    const hasSecretQuote = () => namesSecretQuote(networks.get(network), readPayment(paymentJson));
+    const isSecret = identifier !== null || (checked?.hasSecretQuote ?? hasSecretQuote());
     return isSecret && answer && answer.length <= answerBytesMax ? answer : null;
   }
 
@@ -142,35 +154,51 @@ export class RequestPayments {
   private async repeated({ id }: Claim, request: PayRequest): Promise<Settlement> {
     const granted = await this.options.claims.byId(id);
     if (!granted?.answer) throw alreadyUsed();
-    const payment = readPayment(request.paymentJson);
-    this.assertSame(granted, request, identifierOf(request.identifier, paymentIdentifierIn(payment), granted.payer));
+    this.assertSame(granted, request, identifierIn(request, granted.payer));
     return message<Settlement>({ ...settlementOf(granted), answer: granted.answer });
   }
 
-  /** The claim that a payment has already for this request, or what it is by what it contains. */
-  private async find(request: PayRequest): Promise<{
-    claim?: Claim;
-    presented?: PresentedPayment;
-    identifier: Buffer | undefined;
-    fingerprint: Buffer;
-  }> {
-    const { claims, presented: settings } = this.options;
-    const purchase = request.purchase!;
+  /** The claim that a payment has already for this request, or the payment as it was verified, now or by the token. */
+  private async find(request: PayRequest): Promise<{ claim?: Claim; checked?: CheckedPayment }> {
+    const { claims } = this.options;
+    const { appId, requestHash } = request.purchase!;
     const fingerprint = fingerprintOf(request.paymentJson);
-    const payment = readPayment(request.paymentJson);
-    const paymentIdentifier = paymentIdentifierIn(payment);
-    const identifierFor = (payer: string) => identifierOf(request.identifier, paymentIdentifier, payer);
-    const known = await claims.byFingerprint(fingerprint, purchase.appId, purchase.requestHash);
-    if (known) return this.known(known, request, identifierFor(known.payer));
-    const presented = await verifyPresented(settings, purchase, payment);
-    const { scope, key, payer, refusal } = presented.verified;
-    const identifier = identifierFor(payer);
-    const other = await claims.find(scope, key);
-    if (other) return this.known(other, request, identifier);
-    const first = identifier && (await this.identified(request, identifier));
-    if (first) return { claim: first, identifier, fingerprint };
+    const told = await this.toldBy(request, fingerprint);
+    const known = await claims.byFingerprint(fingerprint, appId, requestHash);
+    if (known) return this.known(known, request, told ? told.purchase.identifier : identifierIn(request, known.payer));
+    const { refusal, ...checked } = told ? { ...told, refusal: undefined } : await this.verify(request, fingerprint);
+    const { verified, purchase } = checked;
+    const other = await claims.find(verified.scope, verified.key);
+    if (other) return this.known(other, request, purchase.identifier);
+    const first = purchase.identifier && (await this.identified(request, purchase.identifier));
+    if (first) return { claim: first };
     if (refusal) throw refusal;
-    return { presented, identifier, fingerprint };
+    return { checked };
+  }
+
+  /** The payment as `check` has verified it a moment ago, while its network takes payments. */
+  private async toldBy(request: PayRequest, fingerprint: Buffer): Promise<CheckedPayment | undefined> {
+    if (!request.token) return undefined;
+    const { presented, now } = this.options;
+    const { keys, networks } = presented.offers;
+    const told = await readToken(keys, request, { token: request.token, fingerprint }, now());
+    return told && networks.get(told.purchase.network)?.isOpen() ? told : undefined;
+  }
+
+  private async verify(
+    request: PayRequest,
+    fingerprint: Buffer,
+  ): Promise<CheckedPayment & { refusal: ServiceError | undefined }> {
+    const { presented: settings } = this.options;
+    const payment = readPayment(request.paymentJson);
+    // An identifier that is not valid is refused before anything is asked of a network.
+    const paymentIdentifier = paymentIdentifierIn(payment);
+    const { offer, verified, isSent } = await verifyPresented(settings, request.purchase!, payment);
+    const { refusal, ...rest } = verified;
+    const identifier = identifierOf(request.identifier, paymentIdentifier, verified.payer);
+    const purchase = purchaseOf(offer, fingerprint, identifier);
+    const hasSecretQuote = namesSecretQuote(settings.offers.networks.get(purchase.network), payment);
+    return { verified: rest, purchase, isSent, hasSecretQuote, refusal };
   }
 
   /**
@@ -186,13 +214,13 @@ export class RequestPayments {
     return claim;
   }
 
-  private known(claim: Claim, request: PayRequest, identifier: Buffer | undefined) {
+  private known(claim: Claim, request: PayRequest, identifier: Buffer | null): { claim: Claim } {
     this.assertSame(claim, request, identifier);
-    return { claim, identifier, fingerprint: claim.fingerprint };
+    return { claim };
   }
 
   /** Throws PAYMENT_REFUSED unless the claim is for the same request, and is worth something to it. */
-  private assertSame(claim: Claim, { purchase, paymentJson }: PayRequest, identifier: Buffer | undefined): void {
+  private assertSame(claim: Claim, { purchase, paymentJson }: PayRequest, identifier: Buffer | null): void {
     const isSame = claim.appId === purchase!.appId && claim.requestHash.equals(purchase!.requestHash);
     if (!isSame) throw alreadyUsed();
     if (claim.state === 'refused' && !claim.grantedAt) throw refusedByNetwork(claim);
@@ -239,22 +267,30 @@ const conflicts: Readonly<Record<ClaimConflict, () => ServiceError>> = {
 const refusedByNetwork = ({ refusedBecause }: Claim): ServiceError =>
   refused(refusedBecause!, 'The network refuses the payment');
 
-function purchaseOf(
-  { offer, verified: _ }: PresentedPayment,
+/** The identifier of a request of a payer: its Idempotency-Key, and the identifier in its payment. */
+const identifierIn = ({ identifier, paymentJson }: PayRequest, payer: string): Buffer | null =>
+  identifierOf(identifier, paymentIdentifierIn(readPayment(paymentJson)), payer) ?? null;
+
+const purchaseOf = (
+  { method, request, quoteId, terms, amount }: Offer,
   fingerprint: Buffer,
   identifier: Buffer | undefined,
-): ClaimedPurchase {
-  const { method, request, quoteId, terms, amount } = offer;
-  return {
-    ...{ appId: request.appId, requestHash: request.requestHash, quoteId, amount, fingerprint },
-    ...{ amountUtia: terms.amountUtia, appSharePpm: terms.appSharePpm },
-    ...{ network: method.network, asset: method.asset, identifier: identifier ?? null },
-  };
-}
+): ClaimedPurchase => ({
+  appId: request.appId,
+  requestHash: request.requestHash,
+  quoteId,
+  amount,
+  fingerprint,
+  amountUtia: terms.amountUtia,
+  appSharePpm: terms.appSharePpm,
+  network: method.network,
+  asset: method.asset,
+  identifier: identifier ?? null,
+});
 
-/** What a payment is worth to its request: the amount of its quote. */
-const worthOf = ({ offer, isSent }: PresentedPayment, request: PayRequest): bigint =>
-  isSent ? worthOfMoved(offer.terms.amountUtia, request) : offer.terms.amountUtia;
+/** The worth of a payment to its request: the amount of its quote. */
+const worthOf = ({ purchase, isSent }: CheckedPayment, request: PayRequest): bigint =>
+  isSent ? worthOfMoved(purchase.amountUtia, request) : purchase.amountUtia;
 
 /** Where the price has grown since the money was moved, the payment is still worth what it was made for. */
 function worthOfMoved(amountUtia: bigint, { purchase }: PayRequest): bigint {
