@@ -1,5 +1,6 @@
 import { playMoneyNetwork } from '@granary/shared/play-money';
 import type { Scheme } from '../../networks/scheme';
+import { lowerAllCapitals } from '../evm/address';
 import { assetKeyOf, parseEvmAssets } from '../evm/assets';
 import { evmMethods } from '../evm/methods';
 import { isEvmAddress, mistypedEvmAddress } from '../evm/scheme';
@@ -18,6 +19,7 @@ export const simulated: Scheme<typeof settings> = {
   settings,
   shorthand: { word: 'simulated', address: { network: playMoneyNetwork, address: simulatedAddress } },
   takes: isSimulated,
+  toOffered: lowerAllCapitals,
   isAddress: isEvmAddress,
   mistyped: mistypedEvmAddress,
   worthOf: () => 'play',
