@@ -16,8 +16,8 @@ import { keptBytesMax, payByPayment } from './x402-reads';
 const attemptsMax = 2;
 
 /**
- * Answers a read that costs something: with the page if an agent key, a grant or an x402 payment pays for it, else with 402.
- * Throws UNAUTHENTICATED and FORBIDDEN for the agent key, VALIDATION_FAILED for payments that contradict.
+ * Answers a read that costs something: with the page if an agent key, a grant or an x402 payment pays for it, else with
+ * 402. Throws UNAUTHENTICATED and FORBIDDEN for the agent key, VALIDATION_FAILED for payments that contradict.
  */
 export async function payForRead(
   gateway: GatewayContext,
@@ -47,25 +47,26 @@ async function payByKey(
   let price = first;
   for (let attempt = 1; ; attempt += 1) {
     let reserved: ReservedSpend | undefined;
+    let grown: Price;
     try {
       reserved = await gateway.agentSpending.reserve(spendOf(agent, request, price));
       const { answer } = reserved.paidBefore ?? {};
       if (answer) return paidPage(answer, replayedHeader(true));
-      const { json: page, price: grown } = await read(price.amountUtia);
-      if (grown) {
-        await reserved.cancel();
-        if (attempt === attemptsMax) return await paymentRequiredAnswer(gateway, readOf(request), grown);
-        price = grown;
-        continue;
+      const page = await read(price.amountUtia);
+      if (!page.price) {
+        if (request.outgoing.destroyed) throw clientDisconnected();
+        await reserved.complete(page.json.length <= keptBytesMax ? page.json : undefined);
+        return paidPage(page.json);
       }
-      if (request.outgoing.destroyed) throw clientDisconnected();
-      await reserved.complete(page.length <= keptBytesMax ? page : undefined);
-      return paidPage(page);
+      grown = page.price;
     } catch (error) {
       await reserved?.cancel();
       if (isPaymentRefused(error)) return paymentRequiredAnswer(gateway, readOf(request), price, error);
       throw error;
     }
+    await reserved.cancel();
+    if (attempt === attemptsMax) return paymentRequiredAnswer(gateway, readOf(request), grown);
+    price = grown;
   }
 }
 
