@@ -56,7 +56,7 @@ export async function openShop(gateways: Balanced, appId: string, key: string): 
   return new Shop(gateways, appId, { writer, agent });
 }
 
-/** Requests that cost something, and are paid. Each is sent once but for the question what it costs, so none may fail. */
+/** Requests that cost something, and are paid. None may fail: nothing is sent twice but to ask its price. */
 export class Shop {
   /** The ids of orders that were acknowledged. */
   readonly ordered: string[] = [];

@@ -1,6 +1,6 @@
 import { sha256 } from '../values/sha256';
 
-/** Where the chain of an app ends: its latest commit. */
+/** The latest commit of an app, at which its chain ends. */
 export interface Head {
   height: bigint;
   /** Grows with the height, by one or more: the place of the commit among all of the app; its documents carry it. */

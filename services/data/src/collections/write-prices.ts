@@ -45,7 +45,7 @@ export interface PricedBody {
   sizeBytes: string;
 }
 
-/** What the price of a write to a collection with write_pricing depends on. Throws as `getWritePrices`. */
+/** Reads what the price of a write to a collection with write_pricing depends on. Throws as `getWritePrices`. */
 export async function pricesOfWrite(
   db: Queryable,
   { name, number }: Pick<CollectionRef, 'name' | 'number'>,

@@ -10,8 +10,8 @@ const bytesPerKb = 1_024n;
 
 /**
  * Serves a read whose prices are `prices`, the highest of which counts: with the page once as much is paid, without an
- * entity tag, else with the price. A price by size is known when the page is, so that one is read to be measured. Throws
- * PAYMENT_REQUIRED where the caller does not accept a price.
+ * entity tag, else with the price. A price by size is known when the page is, so that one is read to be measured.
+ * Throws PAYMENT_REQUIRED where the caller does not accept a price.
  */
 export async function readPriced(
   prices: readonly ReadPrice[],

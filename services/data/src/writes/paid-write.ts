@@ -37,8 +37,8 @@ export interface WriteCall extends Pick<PricedBody, 'collection' | 'body'> {
 }
 
 /**
- * What the price depends on of a write that fails with `error`, for a caller that accepts it: everything but the payment
- * is well with the write. Throws what the write is refused with otherwise.
+ * Reads what the price of a write depends on that fails with `error` for want of payment alone, for a caller that accepts
+ * prices. Throws the refusal of the write otherwise.
  */
 export async function pricesOrRefusal(
   db: Queryable,
@@ -52,8 +52,8 @@ export async function pricesOrRefusal(
 }
 
 /**
- * The refusal of a write: UNIQUE_VIOLATION instead of PAYMENT_REQUIRED where a value is taken, because what cannot be done
- * should not be paid. The value may still be taken between this look and the paid write.
+ * The refusal of a write: UNIQUE_VIOLATION instead of PAYMENT_REQUIRED where a value is taken, because what cannot be
+ * done should not be paid. The value may still be taken between this look and the paid write.
  */
 async function refusalOf(db: Queryable, write: Write, error: unknown): Promise<unknown> {
   if (!(error instanceof UnpaidWriteError)) return error;

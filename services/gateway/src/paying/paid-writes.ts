@@ -25,7 +25,7 @@ import {
 /** The answers to a write that costs something, in its document. */
 export const paidWriteResponses = { 402: paymentResponses[402] };
 
-/** What is kept of a write, under its payment or its own Idempotency-Key. */
+/** The idempotency of a write: by the ticket of its payment, or else by its Idempotency-Key. */
 export const idempotencyOfWrite = (
   request: RouteRequest<string, AppCaller>,
   { payment }: WriteTerms,
@@ -54,7 +54,7 @@ export async function payForWrite(
       if (isAnswer(outcome)) return outcome;
       unpaid = outcome;
     } catch (error) {
-      // What was paid for and done may be refused now, for example because its unique value is taken, by itself.
+      // A write that was paid for and done may be refused now, for example for the unique value that it took itself.
       const mayHavePaid = means.presented !== undefined || means.userKey !== undefined;
       if (!mayHavePaid || !(error instanceof ServiceError)) throw error;
       refusal = error;
@@ -76,13 +76,13 @@ export async function payForWrite(
 /** The answer of a write to a collection without prices, whose owner may have set some meanwhile: then it is sent again. */
 async function answerOf(running: Promise<Outcome>): Promise<Answer> {
   const outcome = await running;
-  if (!isAnswer(outcome)) throw unavailable('The collection takes writes for money since a moment');
+  if (!isAnswer(outcome)) throw unavailable('The collection has prices since a moment ago: repeat the request');
   return outcome;
 }
 
 /**
- * What a write costs now; `none` where its collection asks nothing, or where an answer is kept under the Idempotency-Key, and `free`
- * where that comes to nothing.
+ * The price of a write now: `none` where its collection has no prices, or where an answer is kept under the
+ * Idempotency-Key, and `free` where the prices come to nothing.
  */
 async function priceOf(
   gateway: GatewayContext,

@@ -7,7 +7,7 @@ import { isUnpaid } from './price';
 
 /** Under what a write is done. */
 export interface WriteTerms {
-  /** What it costs is paid, or its caller need not pay. */
+  /** The price is paid, or the caller need not pay. */
   isPaid: boolean;
   /** The ticket of the payment that it is done for, once; without it the Idempotency-Key of the request counts. */
   payment?: string;
@@ -19,11 +19,11 @@ export interface WriteTerms {
 /** A write that would be done but for its payment. */
 export interface Unpaid {
   isUnpaid: true;
-  /** What its price depends on; undefined where that is asked for apart. */
+  /** The parts that the price depends on; undefined where data has to be asked for them. */
   prices: WritePrices | undefined;
 }
 
-/** What became of a write. */
+/** The answer to a write, or that it is unpaid. */
 export type Outcome = Answer | Unpaid;
 
 export const isAnswer = (outcome: Outcome): outcome is Answer => !('isUnpaid' in outcome);
@@ -38,13 +38,13 @@ export interface PaidOperation {
   run: RunWrite;
   /** Whether it was done before, by another request, so that this one changed nothing; without it, never. */
   wasDone?: (answer: Answer) => boolean;
-  /** What became of it without payment: a refusal, or it would be done but for the payment. Absent: it was not tried. */
+  /** The result of trying it without payment: a refusal, or that only the payment is missing. Absent: it was not tried. */
   tried?: ServiceError | 'unpaid';
 }
 
 /** A write that may cost something. */
 export interface PricedWrite extends Pick<PaidOperation, 'run'> {
-  /** What its price depends on; of an upload the size alone, undefined where the request does not say. */
+  /** The parts of the request that its price depends on: of an upload the size alone, undefined where it does not say. */
   price: Pick<WritePricesRequest, 'collection' | 'body'> & { sizeBytes: string | undefined };
 }
 

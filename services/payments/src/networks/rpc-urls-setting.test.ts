@@ -21,7 +21,8 @@ test('nodes are given by value or in a file, not both, and by default there are 
   ]);
   expect(evmRpcUrls.in({ EVM_RPC_URLS: text })).toEqual(urls);
   expect(evmRpcUrls.in({ EVM_RPC_URLS_FILE: fileWith(`${text}\n`) })).toEqual(urls);
-  expect(solanaRpcUrls.in({})).toEqual(new Map());
+  const ofEvm: { EVM_RPC_URLS?: string; SOLANA_RPC_URLS?: string } = { EVM_RPC_URLS: text };
+  expect(solanaRpcUrls.in(ofEvm)).toEqual(new Map());
   expect(() => evmRpcUrls.in({ EVM_RPC_URLS: text, EVM_RPC_URLS_FILE: fileWith(text) })).toThrow('EVM_RPC_URLS');
 });
 

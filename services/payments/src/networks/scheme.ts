@@ -33,7 +33,7 @@ export interface NodesSetting<Config> {
   in(config: Config): ReadonlyMap<string, readonly string[]>;
 }
 
-/** The settings that several schemes read. */
+/** The settings that several schemes read: a type, which unlike an interface fits the settings of any scheme. */
 export type CommonSettings = {
   readonly X402_KEY_FILE?: string | undefined;
   readonly X402_SETTLE_WAIT_MS: number;

@@ -10,6 +10,7 @@ const all = [cosmos, simulated, evm, solana] as const;
 
 export const schemes: readonly Scheme[] = all;
 
+/** The intersection of the settings of a union of schemes. */
 type SettingsOf<S> = (S extends Scheme<infer T> ? (settings: T) => void : never) extends (settings: infer I) => void
   ? I
   : never;

@@ -160,7 +160,7 @@ async function purchaseOf(
  * nobody.
  */
 function assertNotOurs({ offers }: PresentedSettings, { network, payTo }: Requirement): void {
-  const spelled = (address: string) => offers.networks.get(network)?.spelledOnce?.(address) ?? address;
+  const spelled = (address: string) => spelledOn(offers, network, address);
   const isOurs = offers
     .methods()
     .some((method) => method.network === network && spelled(method.payTo) === spelled(payTo));
@@ -170,6 +170,10 @@ function assertNotOurs({ offers }: PresentedSettings, { network, payTo }: Requir
     'payTo is the address of this service, which sells by its own quotes only',
   );
 }
+
+/** The address of an account or a token on a network, in its one spelling. */
+const spelledOn = ({ networks }: PresentedSettings['offers'], network: string, address: string): string =>
+  networks.get(network)?.spelledOnce?.(address) ?? address;
 
 /** What payments for requirements of others are bound to. */
 export const othersHashOf = ({ requirement }: Pick<Envelope, 'requirement'>): Buffer =>
@@ -187,8 +191,7 @@ function assertEndsSoon({ offers }: PresentedSettings, network: string, { validU
 async function assertEnough({ offers }: PresentedSettings, { network, asset, amount }: Requirement): Promise<void> {
   const minimum = minimumOf(offers, network);
   if (minimum === 0n) return;
-  const spelled = offers.networks.get(network)?.spelledOnce?.(asset) ?? asset;
-  const rate = (await offers.rates.current()).get(`${network}/${spelled}`);
+  const rate = (await offers.rates.current()).get(`${network}/${spelledOn(offers, network, asset)}`);
   if (!rate) throw new Refusal('invalid_payment_requirements', 'The asset has no rate here');
   const least = inAsset(rate, minimum);
   if (amount >= least) return;

@@ -21,6 +21,7 @@ import { AuthorizationUses, headMaxAgeMs, isSpent } from './authorization-uses';
 import type { GasKey } from './gas-key';
 import { feesWithin, replaceTransaction, signTransaction } from './signed-transaction';
 import { PayerFunds, type Reservation } from './payer-funds';
+import { expired, insufficientFunds } from './problems';
 import { transferCall } from './token';
 import type { StoredTransaction, Transactions } from './transactions';
 
@@ -53,7 +54,7 @@ export class EvmNetwork implements SettlementNetwork {
   readonly id: string;
   readonly keepsQuotesSecret = true;
   readonly paysFees = true;
-  readonly tooLongReason = 'invalid_exact_evm_payload_authorization_valid_before';
+  readonly tooLongReason = expired.reason;
   private state: 'open' | 'no gas' | 'dear gas' | 'one node' | 'no node' = 'no node';
   private readonly uses: AuthorizationUses;
   private readonly funds: PayerFunds;
@@ -164,7 +165,7 @@ export class EvmNetwork implements SettlementNetwork {
 
   private async planWith(node: EvmNode, latest: EvmBlock, proof: EvmProof, uncoveredPlans: number): Promise<Plan> {
     if (latest.timestampSeconds >= BigInt(proof.validBefore)) {
-      return (await isSpent(node, proof, latest.height)) ? alreadySpent : expired;
+      return (await isSpent(node, proof, latest.height)) ? alreadySpent : { state: 'refused', ...expired };
     }
     if (latest.timestampSeconds <= BigInt(proof.validAfter)) {
       throw unavailable('The time of the authorization has not begun in the latest block');
@@ -174,7 +175,7 @@ export class EvmNetwork implements SettlementNetwork {
     if (funds === 'uncovered' && uncoveredPlans < uncoveredPlansMax) return { state: 'uncovered' };
     if (funds === 'insufficient' || funds === 'uncovered') {
       // It may have been spent on this very payment.
-      return (await isSpent(node, proof, latest.height)) ? alreadySpent : insufficientFunds;
+      return (await isSpent(node, proof, latest.height)) ? alreadySpent : { state: 'refused', ...insufficientFunds };
     }
     try {
       const plan = await this.planTransfer(node, latest, proof, funds);
@@ -273,21 +274,9 @@ const alreadySpent: Plan & { state: 'ready' } = {
   sign: () => Promise.resolve({ bytes: Buffer.alloc(0), hash: '' }),
 };
 
-const expired: Plan = {
-  state: 'refused',
-  reason: 'invalid_exact_evm_payload_authorization_valid_before',
-  message: 'The time of the authorization is over',
-};
-
 const nonceUsed: PaymentProblem = {
   reason: 'invalid_exact_evm_nonce_already_used',
   message: 'The authorization was used or cancelled before',
-};
-
-const insufficientFunds: Plan & PaymentProblem = {
-  state: 'refused',
-  reason: 'insufficient_funds',
-  message: 'The payer has too little of the token',
 };
 
 const refusedByToken = (why: string): Plan => ({

@@ -13,6 +13,7 @@ import type {
 import { playMoneyNetwork } from '@granary/shared/play-money';
 import type { PaymentProblem, UnsentPayment } from '../../networks/quoted-network';
 import { spelledOnce } from '../evm/address';
+import { expired, insufficientFunds } from '../evm/problems';
 import type { EvmProof } from '../evm/verify';
 
 /** What each account has to begin with, in units of the token. */
@@ -31,7 +32,7 @@ interface Transfer {
 export class SimulatedEvm implements SettlementNetwork {
   readonly id = playMoneyNetwork;
   readonly keepsQuotesSecret = true;
-  readonly tooLongReason = 'invalid_exact_evm_payload_authorization_valid_before';
+  readonly tooLongReason = expired.reason;
 
   constructor(
     private readonly pool: Pool,
@@ -59,7 +60,9 @@ export class SimulatedEvm implements SettlementNetwork {
       await row(tx, sql`select pg_advisory_xact_lock(hashtextextended(${from}, 0))`);
       if (await this.transferOf(from, nonce, tx)) return { state: 'sent' };
       const nowSeconds = BigInt(Math.floor(this.now().getTime() / 1_000));
-      if (nowSeconds <= BigInt(validAfter) || nowSeconds >= BigInt(validBefore)) return expired;
+      if (nowSeconds <= BigInt(validAfter) || nowSeconds >= BigInt(validBefore)) {
+        return { state: 'refused', ...expired };
+      }
       if ((await this.balanceOf(from, tx)) < BigInt(value)) return { state: 'refused', ...insufficientFunds };
       await row(
         tx,
@@ -104,14 +107,3 @@ const nonceUsed: PaymentProblem = {
   reason: 'invalid_exact_evm_nonce_already_used',
   message: 'The authorization was used before',
 };
-
-const insufficientFunds: PaymentProblem = {
-  reason: 'insufficient_funds',
-  message: 'The payer has too little of the token',
-};
-
-const expired = {
-  state: 'refused',
-  reason: 'invalid_exact_evm_payload_authorization_valid_before',
-  message: 'The time of the authorization is over',
-} as const;
