@@ -47,7 +47,7 @@ import { UsagePublisher } from './usage/publisher';
 import { brokenViewsCheck } from './views/live/health';
 import { liveViewRows } from './views/live/live-rows';
 import { dropReplacement } from './views/replacement';
-import { buildViewJob } from './views/live/build-job';
+import { buildViewJob } from './views/builds/build-job';
 import type { JobHandler, JobKind } from './jobs/queue';
 import { renewInstantsJob } from './views/renew-instants';
 import { buildIndexJob, giveUpBuild } from './tables/build-job';

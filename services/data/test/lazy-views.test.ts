@@ -66,7 +66,7 @@ async function waitingBuild(): Promise<{ pid: number; hasXid: boolean }> {
   await eventually(async () => {
     const found = await fixture.pool.query<{ pid: number; hasXid: boolean }>(
       `select pid, backend_xid is not null as "hasXid" from pg_stat_activity
-       where datname = current_database() and wait_event_type = 'Lock' and query like 'declare wanted%'`,
+       where datname = current_database() and wait_event_type = 'Lock' and query like 'declare view_rows%'`,
     );
     waiting = found.rows[0];
     return waiting !== undefined;

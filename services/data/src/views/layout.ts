@@ -1,7 +1,7 @@
 import type { Path } from '../query/language/condition';
 import type { ViewColumn } from '../query/plan/relation';
 import type { FieldType } from '../values/field-type';
-import type { Aggregate } from './language/aggregates';
+import { isFieldValue } from './language/aggregates';
 import type { ViewPlan } from './plan/view-plan';
 
 /** Fields of the rows of one view that have a key and an index, at most. */
@@ -42,15 +42,12 @@ function columnTypes({ query: { groups }, rows: { dates }, typeOf }: ViewPlan, k
   const types = new Map<string, FieldType>();
   if (groups) {
     for (const path of groups.by) types.set(path.join('.'), typeOf(path));
-    for (const aggregate of groups.aggregates) types.set(aggregate.alias, aggregateType(aggregate, typeOf));
+    for (const aggregate of groups.aggregates) {
+      types.set(aggregate.alias, isFieldValue(aggregate) ? typeOf(aggregate.path!) : 'number');
+    }
     for (const name of keyed) if (!types.has(name)) types.set(name, 'any');
     return types;
   }
   for (const name of [...keyed, ...dates]) types.set(name, dates.has(name) ? 'date' : typeOf(name.split('.')));
   return types;
-}
-
-function aggregateType({ operator, path }: Aggregate, typeOf: (path: Path) => FieldType): FieldType {
-  const isOfField = operator === 'min' || operator === 'max' || operator === 'first' || operator === 'last';
-  return isOfField && path ? typeOf(path) : 'number';
 }

@@ -6,8 +6,19 @@ import { invalidQuery, overLimit } from '../../query/language/query-error';
 export const groupFieldsMax = 16;
 export const aggregatesMax = 64;
 
-const aggregateOperators = ['sum', 'avg', 'min', 'max', 'count', 'count_distinct', 'first', 'last'] as const;
-export type AggregateOperator = (typeof aggregateOperators)[number];
+/** Each operator with its result: a number, a value of its field, or the value of its field in one row, by its place. */
+const results = {
+  sum: 'number',
+  avg: 'number',
+  min: 'value',
+  max: 'value',
+  count: 'number',
+  count_distinct: 'number',
+  first: 'row',
+  last: 'row',
+} as const;
+export type AggregateOperator = keyof typeof results;
+const aggregateOperators = Object.keys(results) as AggregateOperator[];
 
 export interface Aggregate {
   alias: string;
@@ -15,6 +26,12 @@ export interface Aggregate {
   /** Undefined: whole rows are counted (`"*"`). */
   path: Path | undefined;
 }
+
+/** Whether the result is a value of the field, of its type, and no number that is computed. */
+export const isFieldValue = ({ operator }: Aggregate): boolean => results[operator] !== 'number';
+
+/** Whether the result depends on the order of the rows of a group. */
+export const isByPlace = ({ operator }: Aggregate): boolean => results[operator] === 'row';
 
 export interface Groups {
   by: readonly Path[];

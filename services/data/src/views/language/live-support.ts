@@ -1,5 +1,6 @@
 import type { Condition } from '../../query/language/condition';
 import { invalidQuery } from '../../query/language/query-error';
+import { isByPlace } from './aggregates';
 import type { ViewQuery } from './view-query';
 
 /** Live views that one collection may have. */
@@ -32,7 +33,7 @@ function assertLiveJoin({ base, joins, groups }: ViewQuery): void {
       `cannot be the base of a live view, which does not join a collection with itself: ${advice}`,
     );
   }
-  const placed = groups?.aggregates.find(({ operator }) => operator === 'first' || operator === 'last');
+  const placed = groups?.aggregates.find(isByPlace);
   if (placed) {
     throw invalidQuery(
       `query.aggregate.${placed.alias}`,

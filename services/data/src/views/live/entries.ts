@@ -1,57 +1,28 @@
 import { join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { Path } from '../../query/language/condition';
 import { valueIn } from '../../query/sql/row-fields';
-import type { Aggregate, Groups } from '../language/aggregates';
+import type { Delta, SlotKind } from '../aggregates/aggregate';
 import { cteOf, type LivePlan } from './live-plan';
 
-/**
- * What groups keep of one field beside sums: its values, each with the number of its rows. The first and the last of them
- * are extremes, and how many they are is the number of distinct ones. For `$first` and `$last` each row is a value, by its
- * place.
- */
+type ValuesDelta = Extract<Delta, { by: 'values' }>;
+
+/** The values of one field that each group keeps beside its sums, see `SlotKind`. */
 export interface Slot {
   number: number;
-  kind: 'value' | 'instant' | 'place';
+  kind: SlotKind;
   path: Path;
   /** Whether an aggregate takes its first value, its last. */
   isLeast: boolean;
   isMost: boolean;
 }
 
-/** The slots of the aggregates of a view; several aggregates may have one. */
-export function slotsOf(plan: LivePlan, { aggregates }: Groups): Slot[] {
-  const slots: Slot[] = [];
-  for (const aggregate of aggregates) {
-    const kind = slotKind(plan, aggregate);
-    if (!kind) continue;
-    let slot = slotOf(slots, plan, aggregate);
-    if (!slot)
-      slots.push((slot = { number: slots.length, kind, path: aggregate.path!, isLeast: false, isMost: false }));
-    if (aggregate.operator === 'min' || aggregate.operator === 'first') slot.isLeast = true;
-    if (aggregate.operator === 'max' || aggregate.operator === 'last') slot.isMost = true;
-  }
-  return slots;
-}
-
-/** The slot of an aggregate, undefined where it needs none. */
-export function slotOf(slots: readonly Slot[], plan: LivePlan, aggregate: Aggregate): Slot | undefined {
-  const kind = slotKind(plan, aggregate);
-  return slots.find((slot) => slot.kind === kind && slot.path.join('.') === aggregate.path?.join('.'));
-}
-
-function slotKind({ dates }: LivePlan, { operator, path }: Aggregate): Slot['kind'] | undefined {
-  switch (operator) {
-    case 'min':
-    case 'max':
-      return 'value';
-    case 'count_distinct':
-      return dates.has(path!.join('.')) ? 'instant' : 'value';
-    case 'first':
-    case 'last':
-      return 'place';
-    default:
-      return undefined;
-  }
+/** Finds the slot of a field, or adds it; several aggregates may share one. */
+export function slotFor(slots: Slot[], path: Path, { kind, take }: ValuesDelta): Slot {
+  let slot = slots.find((each) => each.kind === kind && each.path.join('.') === path.join('.'));
+  if (!slot) slots.push((slot = { number: slots.length, kind, path, isLeast: false, isMost: false }));
+  if (take === 'least') slot.isLeast = true;
+  if (take === 'most') slot.isMost = true;
+  return slot;
 }
 
 type SlotName = 'entry_' | 'merged_' | 'kept_' | 'least_' | 'most_';
@@ -63,8 +34,11 @@ const slotColumn = ({ number }: Slot): Sql => named('y', BigInt(number));
 /** The column of `changed` with the argument of a slot: as it is written for a place, else its value. */
 export function slotValue(slot: Slot, value: Sql): Sql {
   if (slot.kind !== 'place') return sql`${value} as ${slotColumn(slot)}`;
-  return sql`(${valueIn(sql`c.body::json`, slot.path)})::text as ${slotColumn(slot)}`;
+  return sql`${textIn(slot.path)} as ${slotColumn(slot)}`;
 }
+
+/** The JSON text at a path of a changed document `c` as it was written; null where it is missing. */
+export const textIn = (path: Path): Sql => sql`(${valueIn(sql`c.body::json`, path)})::text`;
 
 /** Creates the table of the entries of a view. */
 export const createEntries = ({ entries }: LivePlan): Sql =>
@@ -134,15 +108,6 @@ export function entryCtes(plan: LivePlan, slot: Slot): Sql[] {
   ];
 }
 
-/** The same of entries that are in no table. */
-export function computedEntryCtes(plan: LivePlan, slot: Slot): Sql[] {
-  const entry = slotCte('entry_', plan, slot);
-  return [
-    sql`${slotCte('kept_', plan, slot)} as materialized (select key, count(*) as delta from ${entry} group by key)`,
-    ...extremeCtes(plan, slot, entry),
-  ];
-}
-
 /** The first or last entry of each group among some. */
 function extremeCtes(plan: LivePlan, slot: Slot, from: Sql): Sql[] {
   const names = [...(slot.isLeast ? (['least_'] as const) : []), ...(slot.isMost ? (['most_'] as const) : [])];
@@ -170,9 +135,8 @@ export function slotJoins(plan: LivePlan, slots: readonly Slot[]): Sql {
 export const keptDelta = (plan: LivePlan, slot: Slot): Sql => sql`coalesce(${slotCte('kept_', plan, slot)}.delta, 0)`;
 
 /** The text of the first or last value of the group `d` after the change; null where there is none. */
-export function extremeText(plan: LivePlan, slot: Slot, name: 'least_' | 'most_', isComputed: boolean): Sql {
+export function extremeText(plan: LivePlan, slot: Slot, name: 'least_' | 'most_'): Sql {
   const cte = slotCte(name, plan, slot);
-  if (isComputed) return sql`${cte}.value`;
   const direction = directions[name];
   return sql`(select u.value from (
       (select m.sort, m.value from ${plan.entries} m

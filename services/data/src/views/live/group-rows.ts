@@ -1,19 +1,19 @@
-import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import { join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { viewKeyColumn } from '../../catalog/table-names';
-import { columnPaths, type Aggregate, type Groups } from '../language/aggregates';
-import { columnTree, type ColumnNode } from '../row-texts';
+import { columnTexts, groupColumn, groupsOver, rowText } from '../aggregates/groups';
+import { deltaOf } from '../aggregates/operators';
+import type { Groups } from '../language/aggregates';
 import {
-  computedEntryCtes,
   entryColumns,
   entryCtes,
   entryDeltas,
   extremeText,
   keptDelta,
   slotCte,
+  slotFor,
   slotJoins,
-  slotOf,
-  slotsOf,
   slotValue,
+  textIn,
   type Slot,
 } from './entries';
 import { changedFields, cteOf, keyColumns, selectedText, type LivePlan } from './live-plan';
@@ -22,14 +22,15 @@ import { changedFields, cteOf, keyColumns, selectedText, type LivePlan } from '.
 interface Accumulator {
   column: Sql;
   type: 'int8' | 'numeric';
-  /** Its difference, from the rows of `changed`, or else from what came and went in a slot. */
-  delta?: Sql;
+  /** Its difference from the rows of `changed`; undefined where it follows from the slot alone. */
+  difference: Sql | undefined;
+  /** Its difference from what came and went in a slot. */
   kept?: Sql;
 }
 
 /** A grouped view as SQL. */
 interface GroupedPlan {
-  /** Of the groups, then of the aggregates: the JSON text of each column of a row `x`. */
+  /** The JSON texts of the columns of a row `x`: of the groups, then of the aggregates. */
   texts: readonly Sql[];
   accumulators: readonly Accumulator[];
   /** The arguments of aggregates, as columns of `changed`. */
@@ -39,58 +40,39 @@ interface GroupedPlan {
   extremes: readonly Sql[];
 }
 
-function groupedPlan(plan: LivePlan, groups: Groups, isComputed = false): GroupedPlan {
-  const { by, aggregates } = groups;
+function groupedPlan(plan: LivePlan, groups: Groups): GroupedPlan {
   const fields = changedFields(plan);
-  const slots = slotsOf(plan, groups);
-  const accumulators: Accumulator[] = [{ column: sql`n`, type: 'int8', delta: sql`coalesce(sum(e.w), 0)::int8` }];
-  const values = slots.map((slot) => slotValue(slot, fields.value(slot.path)));
-  const extremes: Sql[] = [];
-  const texts = by.map((_, at) => sql`x.${named('t', BigInt(at))}`);
-  aggregates.forEach((aggregate, at) => {
-    const slot = slotOf(slots, plan, aggregate);
-    if (!slot) {
-      if (aggregate.path) values.push(sql`${fields.value(aggregate.path)} as ${named('x', BigInt(at))}`);
-      const { text, added } = sumSql(aggregate, at);
-      accumulators.push(...added);
-      texts.push(text);
-    } else if (aggregate.operator === 'count_distinct') {
-      const column = named('d', BigInt(at));
-      accumulators.push({ column, type: 'int8', kept: keptDelta(plan, slot) });
-      texts.push(sql`x.${column}::text`);
+  const slots: Slot[] = [];
+  const accumulators: Accumulator[] = [{ column: sql`n`, type: 'int8', difference: sql`coalesce(sum(e.w), 0)::int8` }];
+  const [values, extremes]: [Sql[], Sql[]] = [[], []];
+  const texts = groups.by.map((_, index) => sql`x.${named('t', BigInt(index))}`);
+  groups.aggregates.forEach((aggregate, index) => {
+    const { path } = aggregate;
+    const columnOf = (letter: 'x' | 'c' | 's' | 'd' | 'b'): Sql => named(letter, BigInt(index));
+    const isDate = path !== undefined && fields.isDate(path);
+    const delta = deltaOf(aggregate, sql`e.${columnOf('x')}`, isDate);
+    if (delta.by === 'sums') {
+      if (path) values.push(sql`${fields.value(path)} as ${columnOf('x')}`);
+      const sums = delta.sums.map(({ letter, ...sum }) => ({ ...sum, column: columnOf(letter) }));
+      accumulators.push(...sums);
+      texts.push(delta.text(sums.map(({ column }) => sql`x.${column}`)));
+      return;
+    }
+    const slot = slotFor(slots, path!, delta);
+    if (delta.take === 'number') {
+      accumulators.push({ column: columnOf('d'), type: 'int8', difference: undefined, kept: keptDelta(plan, slot) });
+      texts.push(sql`x.${columnOf('d')}::text`);
     } else {
-      const column = named('b', BigInt(at));
-      const name = aggregate.operator === 'min' || aggregate.operator === 'first' ? 'least_' : 'most_';
-      extremes.push(sql`, ${extremeText(plan, slot, name, isComputed)} as ${column}`);
-      texts.push(sql`coalesce(x.${column}, 'null')`);
+      extremes.push(sql`, ${extremeText(plan, slot, `${delta.take}_`)} as ${columnOf('b')}`);
+      texts.push(sql`coalesce(x.${columnOf('b')}, 'null')`);
     }
   });
+  values.push(...slots.map((slot) => slotValue(slot, fields.value(slot.path))));
   return { texts, accumulators, values, slots, extremes };
 }
 
-/** An aggregate that follows from differences alone. */
-function sumSql({ operator, path }: Aggregate, at: number): { text: Sql; added: Accumulator[] } {
-  if (path === undefined) return { text: sql`x.n::text`, added: [] };
-  const value = sql`e.${named('x', BigInt(at))}`;
-  const [count, sum] = [named('c', BigInt(at)), named('s', BigInt(at))];
-  const countOf = (condition: Sql): Accumulator => ({
-    column: count,
-    type: 'int8',
-    delta: sql`coalesce(sum(e.w) filter (where ${condition}), 0)::int8`,
-  });
-  if (operator === 'count') {
-    return { text: sql`x.${count}::text`, added: [countOf(sql`jsonb_typeof(${value}) <> 'null'`)] };
-  }
-  const isNumber = sql`jsonb_typeof(${value}) = 'number'`;
-  const summed: Accumulator = {
-    column: sum,
-    type: 'numeric',
-    // Anything but a number would be an error, and Postgres may look at the argument before a filter.
-    delta: sql`coalesce(sum(e.w * case when ${isNumber} then ${value}::numeric end), 0)`,
-  };
-  if (operator === 'sum') return { text: sql`trim_scale(x.${sum})::text`, added: [summed] };
-  return { text: sql`coalesce(average_of(x.${sum}, x.${count})::text, 'null')`, added: [summed, countOf(isNumber)] };
-}
+/** Whether the groups of a view keep values beside their sums, so that it needs a table of entries. */
+export const hasEntries = (plan: LivePlan, groups: Groups): boolean => groupedPlan(plan, groups).slots.length > 0;
 
 /** The columns of the table of a grouped view beside those of every view; counts are never negative. */
 export function accumulatorColumns(plan: LivePlan, groups: Groups): Sql {
@@ -102,7 +84,7 @@ export function accumulatorColumns(plan: LivePlan, groups: Groups): Sql {
   return join(columns, '');
 }
 
-const groupColumns = ({ by }: Groups): Sql[] => by.map((_, at) => named('g', BigInt(at)));
+const groupColumns = ({ by }: Groups): Sql[] => by.map((_, index) => groupColumn(index));
 
 /** The id of a group, from its columns in a row `q`. */
 function groupId(groups: Groups): Sql {
@@ -125,8 +107,8 @@ function changedCte(plan: LivePlan, groups: Groups, { values }: GroupedPlan): Sq
 function deltaCte(plan: LivePlan, groups: Groups, { accumulators, slots }: GroupedPlan, isFirst: boolean): Sql {
   const columns = groupColumns(groups);
   const texts = columns.map((group, at) => sql`, canonical_json(q.${group}) as ${named('t', BigInt(at))}`);
-  const summed = accumulators.flatMap(({ column, delta }) => (delta ? [{ column, delta }] : []));
-  const deltas = summed.map(({ column, delta }) => sql`${delta} as ${column}`);
+  const summed = accumulators.flatMap(({ column, difference }) => (difference ? [{ column, difference }] : []));
+  const deltas = summed.map(({ column, difference }) => sql`${difference} as ${column}`);
   const names = summed.map(({ column }) => sql`, q.${column}`);
   const groupBy = columns.length === 0 ? sql`` : sql`group by ${join(columns, ', ')}`;
   // Values may change where sums do not.
@@ -141,45 +123,42 @@ function deltaCte(plan: LivePlan, groups: Groups, { accumulators, slots }: Group
 const entryCte = (plan: LivePlan, groups: Groups, slot: Slot): Sql =>
   sql`${slotCte('entry_', plan, slot)} as materialized (${entryDeltas(plan, slot, groupId(groups), groupColumns(groups))})`;
 
-/** The rows of groups from rows `x` with their accumulators, as `id, body`, accumulators and keys; with other columns after `id`. */
-function groupTexts(
-  plan: LivePlan,
-  groups: Groups,
-  { texts, accumulators }: GroupedPlan,
-  source: Sql,
-  others = empty,
-): Sql {
-  const text = selectedText(plan, nodeText(columnTree(columnPaths(groups)), texts));
-  const columns = accumulators.map(({ column }) => sql`, x.${column}`);
+/** The columns of the row of a group, made from the columns of a row `x` of `source`. */
+interface GroupTexts {
+  source: Sql;
+  /** The JSON texts of its columns. */
+  texts: readonly Sql[];
+  /** Columns of `x` that are handed on, each with a comma before it. */
+  handedOn: readonly Sql[];
+}
+
+/** The rows of groups as `id, body`, what is handed on, and keys. */
+function groupTexts(plan: LivePlan, groups: Groups, { source, texts, handedOn }: GroupTexts): Sql {
+  const text = selectedText(plan, rowText(groups, texts));
   const { values } = keyColumns(plan, sql`z.j`);
   const record = plan.columns.length === 0 ? sql`` : sql`cross join lateral (select y.body::jsonb as j offset 0) z`;
-  return sql`select x.id${others}, y.body${join(columns, '')}${values} from (${source}) x
+  return sql`select x.id, y.body${join(handedOn, '')}${values} from (${source}) x
     cross join lateral (select ${text} as body offset 0) y ${record}`;
 }
 
-/** The text of an object whose members are columns. The names are parameters. */
-function nodeText({ column, members }: ColumnNode, texts: readonly Sql[]): Sql {
-  if (column !== undefined) return texts[column]!;
-  const parts = [...members].map(([step, member], at) => {
-    const name = `${at === 0 ? '{' : ','}${JSON.stringify(step)}:`;
-    return sql`${name}::text || ${nodeText(member, texts)}`;
-  });
-  return parts.length === 0 ? sql`'{}'` : sql`${join(parts, ' || ')} || '}'`;
-}
-
-/** A grouped view over all that is in its source: CTEs, and its rows. */
-export function groupRows(plan: LivePlan, groups: Groups): { ctes: Sql[]; rows: Sql } {
-  const grouped = groupedPlan(plan, groups, true);
-  const { slots, accumulators, extremes } = grouped;
-  const texts = groups.by.map((_, at) => sql`, d.${named('t', BigInt(at))}`);
-  const sums = accumulators.map(({ column, kept }) => sql`, ${kept ?? sql`d.${column}`} as ${column}`);
-  const joins = slotJoins(plan, slots);
-  const source = sql`select d.id${join([...texts, ...sums, ...extremes], '')} from ${cteOf('delta_', plan)} d${joins}`;
-  const computed = slots.flatMap((slot) => [entryCte(plan, groups, slot), ...computedEntryCtes(plan, slot)]);
-  return {
-    ctes: [changedCte(plan, groups, grouped), deltaCte(plan, groups, grouped, true), ...computed],
-    rows: groupTexts(plan, groups, grouped, source),
-  };
+/** The rows of a grouped view, computed from all that is in its source. */
+export function groupRows(plan: LivePlan, groups: Groups): Sql {
+  const fields = changedFields(plan);
+  const rows = groupsOver(
+    {
+      argumentOf: (path) => ({
+        value: fields.value(path),
+        text: textIn(path),
+        isDate: fields.isDate(path),
+        ordinal: sql`c.ordinal`,
+        place: sql`to_jsonb(c.place)`,
+      }),
+      from: () => sql`${plan.source} c ${fields.where(plan.query.find)}`,
+    },
+    groups,
+  );
+  const source = sql`select ${groupId(groups)} as id, q.* from (${rows}) q`;
+  return groupTexts(plan, groups, { source, texts: columnTexts(groups), handedOn: [] });
 }
 
 /** The CTEs of what the rows of its source make of each group. `isFirst`: of the row of a view without groups too. */
@@ -198,8 +177,8 @@ interface DeltaColumns {
 function deltaColumns(plan: LivePlan, groups: Groups): DeltaColumns[] {
   const { accumulators, slots } = groupedPlan(plan, groups);
   const texts = groups.by.map((_, at) => ({ name: named('t', BigInt(at)), type: sql`text` }));
-  const sums = accumulators.flatMap(({ column, type, delta }) =>
-    delta ? [{ name: column, type: trusted(type) }] : [],
+  const sums = accumulators.flatMap(({ column, type, difference }) =>
+    difference ? [{ name: column, type: trusted(type) }] : [],
   );
   return [
     { cte: cteOf('delta_', plan), columns: [{ name: sql`id`, type: sql`text` }, ...texts, ...sums] },
@@ -237,6 +216,7 @@ export function groupCtes(plan: LivePlan, groups: Groups, isBounded: boolean): S
   // By its place in the table, so that a row is not looked up twice.
   const changed = sql`select d.id, v.ctid as at${join([...texts, ...sums, ...extremes], '')}
     from ${delta} d left join ${plan.table} v on v.id = d.id${slotJoins(plan, slots)}`;
+  const handedOn = [sql`, x.at`, ...accumulators.map(({ column }) => sql`, x.${column}`)];
   const columns = [
     sql`body`,
     ...accumulators.map(({ column }) => column),
@@ -246,7 +226,7 @@ export function groupCtes(plan: LivePlan, groups: Groups, isBounded: boolean): S
   const isEmpty = groups.by.length === 0 ? sql`false` : sql`r.n = 0`;
   return [
     ...slots.flatMap((slot) => entryCtes(plan, slot)),
-    sql`${row} as materialized (${groupTexts(plan, groups, grouped, changed, sql`, x.at`)})`,
+    sql`${row} as materialized (${groupTexts(plan, groups, { source: changed, texts: grouped.texts, handedOn })})`,
     // No other transaction changes these rows: a row that is new needs no look for a conflict.
     sql`${put} as (merge into ${plan.table} v using (select * from ${row} ${bound}) r on v.ctid = r.at
           when matched and ${isEmpty} then delete

@@ -57,9 +57,7 @@ export function turnCtes(plan: LivePlan, texts: ReadonlyArray<string | null>): S
 
 /** A view over all documents, of which `change` has those of the base: CTEs, and its rows with the columns that its table has. */
 export function viewRowsOf(plan: LivePlan, joined: JoinedSources | undefined): { ctes: Sql[]; rows: Sql } {
-  const pairs = plan.join && joined ? computedPairCtes(plan, plan.join, joined) : [];
-  const { ctes, rows } = plan.query.groups
-    ? groupRows(plan, plan.query.groups)
-    : { ctes: [], rows: documentRows(plan) };
-  return { ctes: [...pairs, ...ctes], rows };
+  const ctes = plan.join && joined ? computedPairCtes(plan, plan.join, joined) : [];
+  const { groups } = plan.query;
+  return { ctes, rows: groups ? groupRows(plan, groups) : documentRows(plan) };
 }

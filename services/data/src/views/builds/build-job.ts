@@ -1,11 +1,21 @@
-import { ServiceError } from '@granary/shared/errors';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { execute, type Pool } from '@granary/shared/postgres/pool';
-import { sql, type Sql } from '@granary/shared/postgres/sql';
-import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
-import { invalidQuery } from '../query/language/query-error';
-import { abandonedBuild, beginBuild, buildTimeoutMs, isCurrent, runBuild, type Build } from './build';
-import { dropAbandonedViews } from './tables';
+import { sql } from '@granary/shared/postgres/sql';
+import { JobInterruptedError, type JobContext, type Report } from '../../jobs/queue';
+import { invalidQuery } from '../../query/language/query-error';
+import { dropAbandonedViews } from '../tables';
+import {
+  abandonedBuild,
+  buildTimeoutMs,
+  endBuild,
+  failBuild,
+  isCurrent,
+  viewByNumber,
+  type Build,
+  type RunnableBuild,
+} from './build';
+import { beginLiveBuild } from './live-build';
+import { beginSnapshotBuild } from './snapshot-build';
 
 /** How often a build looks whether its view is still there and the worker still runs. */
 const watchMs = 1_000;
@@ -13,69 +23,58 @@ const watchMs = 1_000;
 const reportMs = 1_000;
 
 /**
- * The job of a refresh: fills a new table, which then replaces the old one. Until then readers get the old rows, and they
- * keep them when it fails.
+ * The job that fills a view: a lazy one with the rows of a snapshot, or a live one with rows that follow the writes from
+ * then on. It fills a new table, which then replaces the old one. Until then readers get the old rows, and they keep them
+ * when it fails.
  */
-export async function refreshViewJob(
+export async function buildViewJob(
   context: JobContext,
   payload: Record<string, unknown>,
   report: Report,
 ): Promise<object> {
   const { pool } = context;
-  const build = await beginBuild(pool, BigInt(String(payload['view_number'])));
-  const { appNumber, number } = build.view;
-  await dropAbandonedViews(context, appNumber);
+  const view = await viewByNumber(pool, BigInt(String(payload['view_number'])));
+  const build = await (view.refreshMode === 'lazy' ? beginSnapshotBuild(pool, view) : beginLiveBuild(pool, view));
+  await dropAbandonedViews(context, view.appNumber);
   const watch = new BuildWatch(context, build);
   try {
-    const rows = await runBuild(pool, build, {
+    const rows = await build.run({
       reading: (processId) => watch.start(processId),
       filled: progressOf(context, build, report),
     });
     return { view_name: build.view.name, row_count: rows };
   } catch (error) {
     const reason = await reasonOf(context, build, error);
-    if (!(reason instanceof JobInterruptedError)) {
-      await failBuild(pool, build, reason);
-    }
-    const ours = sql`number = ${number} and building_table_number = ${build.table.number}`;
-    await execute(pool, sql`update view set building_table_number = null where ${ours}`);
+    if (!(reason instanceof JobInterruptedError)) await failBuild(pool, build, reason);
+    await endBuild(pool, build);
     throw reason;
   } finally {
     watch.stop();
-    await dropAbandonedViews(context, appNumber);
+    await dropAbandonedViews(context, view.appNumber);
   }
 }
 
-/** Reports the rows that are there, of as many as there were at the last refresh. */
-function progressOf({ stopping }: JobContext, { view }: Build, report: Report): (rows: number) => Promise<void> {
+/** Reports the steps that are done of those that are expected; half of them where nobody knows how many there are. */
+function progressOf(
+  { stopping }: JobContext,
+  { expected, unit }: RunnableBuild,
+  report: Report,
+): (steps: number) => Promise<void> {
   let reportedAtMs = 0;
-  return async (rows) => {
+  let done = 0;
+  return async (steps) => {
     if (stopping.aborted) throw new JobInterruptedError('the service stops');
+    done += steps;
     const nowMs = performance.now();
     if (nowMs - reportedAtMs < reportMs) return;
     reportedAtMs = nowMs;
-    const expected = Math.max(Number(view.rowCount), rows);
-    await report((0.9 * rows) / Math.max(1, expected + (view.tableNumber === null ? rows : 0)), `${rows} rows written`);
+    const share = expected === undefined ? 0.5 : done / Math.max(1, expected, done);
+    await report(0.9 * share, `${done} ${unit}`);
   };
 }
 
-/** Keeps the reason of a failed build; the view has failed where `isFailed`. */
-export async function failBuild(
-  pool: Pool,
-  { view }: Build,
-  reason: unknown,
-  isFailed: Sql = sql`true`,
-): Promise<void> {
-  const text = reason instanceof ServiceError ? reason.message : 'The view could not be filled';
-  await execute(
-    pool,
-    sql`update view set status = case when ${isFailed} then 'failed' else status end, error = ${text}
-        where number = ${view.number}`,
-  );
-}
-
 /** Why a build failed: a ServiceError cannot be remedied by trying again. */
-export async function reasonOf({ pool, stopping }: JobContext, build: Build, error: unknown): Promise<unknown> {
+async function reasonOf({ pool, stopping }: JobContext, build: Build, error: unknown): Promise<unknown> {
   if (error instanceof JobInterruptedError) return error;
   if (stopping.aborted) return new JobInterruptedError('the service stops', { cause: error });
   if (!(await isCurrent(pool, build))) return abandonedBuild(pool, build);
