@@ -4,6 +4,41 @@ import { deltaArrays, deltasOf, groupCtes, groupDeltas, groupRows } from './grou
 import { computedPairCtes, pairCtes, type JoinedChange, type JoinedSources } from './join-pairs';
 import { cteOf, rowDelta, type LivePlan } from './live-plan';
 
+/**
+ * The rows of a live view follow a change of documents in one pipeline of CTEs, which is part of the statement that
+ * changes the documents. The name of each CTE ends in the number of its view, so that one statement holds the pipelines of
+ * several views, and after that in the number of its slot, if it belongs to one (entries.ts). A CTE reads those above it.
+ *
+ * All views (changes.ts):
+ *   change     versions of documents: weight −1 those that went, weight 1 those that came
+ *
+ * Views with a join (join-pairs.ts):
+ *   keyed_     `change` with the key of the join
+ *   turned_    keys that have got their first partner or lost their last one
+ *   met_       `keyed_` with the ids of the other collection that have the key
+ *   pair_      the pairs with their records: all that follows reads them in the place of `change`
+ *   entered_   writes the keys of documents that came
+ *   left_      removes the keys of documents that went
+ *
+ * Views with groups (group-rows.ts, entries.ts):
+ *   changed_   the rows that count, with the values of their groups and the arguments of aggregates
+ *   delta_     for each group the differences of its sums
+ *   entry_     for each group and value of a slot the difference of the number of its rows
+ *   merged_    writes `entry_` to the table of entries
+ *   kept_      for each group how many values its slot has got or lost
+ *   least_     for each group the first value that its slot has got
+ *   most_      for each group the last one
+ *
+ * All views (group-rows.ts or document-rows.ts):
+ *   row_       the rows that the view has after the change
+ *   put_       writes them to the table of the view
+ *   dropped_   removes the rows that the view has no more
+ *   counted_   writes the number of rows to the catalog (this file)
+ *
+ * A bulk derives `delta_` and `entry_` before its turn, from documents that no table has yet. The statement of the turn
+ * gets them as parameters and goes on from there.
+ */
+
 export interface ChangeOptions {
   /** Of a view with a join: the side whose documents change. */
   joined: JoinedChange | undefined;
@@ -32,7 +67,7 @@ const countedCte = (plan: LivePlan, delta: Sql): Sql => sql`${cteOf('counted_', 
 export const countedViewCtes = (plan: LivePlan, joined: JoinedChange | undefined): Sql =>
   sql`${viewCtes(plan, { joined, isBounded: true })}, ${countedCte(plan, rowDelta(plan))}`;
 
-/** What new documents do to a view before the lock of the head is held: rows of documents are written, groups only summed. */
+/** The part that runs before the lock of the head is held: it writes rows of documents, and only sums groups. */
 export interface PreloadCtes {
   ctes: Sql;
   /** What the statement of the turn needs: rows, each with so many texts. */
@@ -55,7 +90,10 @@ export function turnCtes(plan: LivePlan, texts: ReadonlyArray<string | null>): S
   return join(ctes, ', ');
 }
 
-/** A view over all documents, of which `change` has those of the base: CTEs, and its rows with the columns that its table has. */
+/**
+ * The rows of a view over all documents, with the columns that its table has, and the CTEs that they need. `change` holds
+ * the documents of the base.
+ */
 export function viewRowsOf(plan: LivePlan, joined: JoinedSources | undefined): { ctes: Sql[]; rows: Sql } {
   const ctes = plan.join && joined ? computedPairCtes(plan, plan.join, joined) : [];
   const { groups } = plan.query;
