@@ -3,7 +3,7 @@ import path from 'node:path';
 import { openAccounts } from '@granary/finance/ledger/accounts';
 import { applyCommands } from '@granary/finance/ledger/apply-commands';
 import { LedgerBatches } from '@granary/finance/ledger/ledger-batches';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool } from '@granary/shared/postgres/pool';

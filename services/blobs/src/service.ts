@@ -10,7 +10,7 @@ import { loadService } from '@granary/shared/rpc/protos';
 import type { Check } from '@granary/shared/health/check';
 import { stopAll } from '@granary/shared/service/lifecycle';
 import { cachedFor } from '@granary/shared/concurrency/ttl-cache';
-import type { ObjectStore } from '@granary/shared/objects/store';
+import type { ObjectStore } from './stores/store';
 import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,

@@ -1,5 +1,5 @@
 import { newDocumentId } from '@granary/shared/ids';
-import { openS3Store } from '@granary/shared/objects/s3/store';
+import { openS3Store } from '../src/stores/s3/store';
 import { testBucket } from '@granary/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/testing/stack';
 import { eventuallyHolds } from '@granary/testing/eventually';

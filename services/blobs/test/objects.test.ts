@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { applyMigrations, migrate } from '@granary/shared/postgres/migrate';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { createLogger } from '@granary/shared/logger';
-import type { ObjectStore } from '@granary/shared/objects/store';
+import type { ObjectStore } from '../src/stores/store';
 import { createPool, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';

@@ -5,7 +5,7 @@ import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Logger } from '@granary/shared/logger';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
-import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
+import { Multiplexer } from './postgres/multiplexer';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import type { Schema } from '@granary/shared/service/schema';
 import { databaseOf } from '@granary/shared/service/database-settings';

@@ -2,7 +2,7 @@ import { createLogger } from '@granary/shared/logger';
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
 import { partsOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
-import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
+import { Multiplexer } from '../src/postgres/multiplexer';
 import { findCollection } from '../src/catalog/collection';
 import { and, type Condition } from '../src/query/language/condition';
 import { isOperator } from '../src/query/language/value-operators';

@@ -1,4 +1,4 @@
-import { compileWatch, documentDepthMax, readDocument } from '@granary/shared/json/document';
+import { compileWatch, documentDepthMax, readDocument } from '../src/json/document';
 import { JsonError, type JsonErrorReason } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { testDatabase } from '@granary/testing/database';

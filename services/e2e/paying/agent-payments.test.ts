@@ -21,7 +21,7 @@ import { stopAll } from '@granary/shared/service/lifecycle';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs, waitMs } from '@granary/testing/speed';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 
 const log = createLogger('test', 'silent');
 const stops: Array<() => Promise<void>> = [];

@@ -1,5 +1,5 @@
 import type { SimulatedNode } from '@granary/finance/simulated-chain/simulated-node';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
+import type { Transfer } from '@granary/shared/money/cosmos/transaction';
 import { newCosmosPayer, signCosmos, type CosmosPayer } from '@granary/testing/cosmos-payer';
 import type { Requirement } from '@granary/testing/x402-client';
 

@@ -1,5 +1,5 @@
 import { openSimulatedNode, type SimulatedNode } from '@granary/finance/simulated-chain/simulated-node';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
+import type { Transfer } from '@granary/shared/money/cosmos/transaction';
 import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';

@@ -1,5 +1,5 @@
 import { createLogger } from '@granary/shared/logger';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
+import type { Transfer } from '@granary/shared/money/cosmos/transaction';
 import { createPool, execute, row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { newCosmosPayer, signCosmos, type CosmosPayer } from '@granary/testing/cosmos-payer';

@@ -1,5 +1,5 @@
 import { createLogger } from '@granary/shared/logger';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
+import type { Transfer } from '@granary/shared/money/cosmos/transaction';
 import { createPool, execute } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';

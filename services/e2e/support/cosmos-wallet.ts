@@ -1,7 +1,7 @@
 import { transactionHash } from '@granary/finance/chain/sign-transfer';
 import { reliableChain } from '@granary/finance/simulated-chain/settings';
 import { openSimulatedNode, type SimulatedNode } from '@granary/finance/simulated-chain/simulated-node';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
+import type { Transfer } from '@granary/shared/money/cosmos/transaction';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { newCosmosPayer, signCosmos } from '@granary/testing/cosmos-payer';

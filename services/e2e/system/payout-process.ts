@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { advancePayouts } from '@granary/finance/payouts/payout-task';
 import { openSimulatedNode } from '@granary/finance/simulated-chain/simulated-node';
 import type { SimulatedChainSettings } from '@granary/finance/simulated-chain/settings';
-import { addressOf } from '@granary/shared/cosmos/address';
+import { addressOf } from '@granary/shared/money/cosmos/address';
 import { openKeyFile } from '@granary/finance/wallets/keys';
 import { createLogger } from '@granary/shared/logger';
 import { createPool } from '@granary/shared/postgres/pool';

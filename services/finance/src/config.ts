@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { grpcAddress, whole, wrongConfig } from '@granary/shared/config';
-import { simulatedChainPrefix } from '@granary/shared/play-money';
+import { simulatedChainPrefix } from '@granary/shared/money/play-money';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { readSecret } from '@granary/shared/trust/setting-file';
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PoisonEvent, type BusEvent, type Handle } from '@granary/shared/bus/inbox';
-import { maxUtia } from '@granary/shared/money';
+import { maxUtia } from '@granary/shared/money/amounts';
 import { applyPrices, storedPrices, type PricesIn } from './usage/prices';
 import { applyBlobUsage, applyDataUsage, deleteAppUsage, deleteCollectionUsage } from './usage/usage';
 

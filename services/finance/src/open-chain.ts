@@ -17,7 +17,7 @@ import { simulatedGrants } from './simulated-chain/simulated-grants';
 import { openFaucet, type Faucet } from './simulated-chain/faucet';
 import { openSimulatedNode } from './simulated-chain/simulated-node';
 import { reliableChain } from './simulated-chain/settings';
-import { addressOf } from '@granary/shared/cosmos/address';
+import { addressOf } from '@granary/shared/money/cosmos/address';
 import type { KeyProvider } from './wallets/keys';
 
 /** What the hot wallet of the simulated chain has from the beginning, for fees. */

@@ -2,7 +2,7 @@ import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/testing/eventually';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { postTransfer } from '../src/ledger/ledger';
 import { startAutoPayouts } from '../src/payouts/auto-payouts';
 import { reservePayouts } from '../src/payouts/reserve-payouts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { addressOf } from '@granary/shared/cosmos/address';
+import { addressOf } from '@granary/shared/money/cosmos/address';
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { readTransaction, verifySignature } from '@granary/shared/cosmos/read-transaction';
-import { encodeTransfer, type Output, type Transfer } from '@granary/shared/cosmos/transaction';
+import { readTransaction, verifySignature } from '@granary/shared/money/cosmos/read-transaction';
+import { encodeTransfer, type Output, type Transfer } from '@granary/shared/money/cosmos/transaction';
 import { newCosmosPayer, signCosmos } from '@granary/testing/cosmos-payer';
 
 const broker = newCosmosPayer();

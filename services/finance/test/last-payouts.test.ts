@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { execute, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { eventually, eventuallyResolves } from '@granary/testing/eventually';
 import { feeCollector } from '../src/chain/module-accounts';

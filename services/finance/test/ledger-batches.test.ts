@@ -11,7 +11,7 @@ import type { Command, Result } from '../src/ledger/commands';
 import { voidExpiredHolds } from '../src/ledger/expired-holds';
 import { LedgerBatches } from '../src/ledger/ledger-batches';
 import { listEntries } from '../src/ledger/statement';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { financePool, log } from './support/harness';
 
 let pool: Pool;

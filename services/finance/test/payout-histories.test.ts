@@ -8,7 +8,7 @@ import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granar
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { applyCommands } from '../src/ledger/apply-commands';
 import { walletAccount } from '../src/ledger/kinds';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { advancePayouts } from '../src/payouts/payout-task';
 import type { Payout } from '../src/payouts/payouts';
 import { reservePayouts } from '../src/payouts/reserve-payouts';

@@ -4,7 +4,7 @@ import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { postTransfer } from '../src/ledger/ledger';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { advancePayouts } from '../src/payouts/payout-task';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
 import { getWallet } from '../src/wallets/wallet';

@@ -10,10 +10,10 @@ import {
   TransactionRefused,
   verifySignature,
   type ReadRules,
-} from '@granary/shared/cosmos/read-transaction';
+} from '@granary/shared/money/cosmos/read-transaction';
 import { signTransfer } from '../src/chain/sign-transfer';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
-import { addressOf } from '@granary/shared/cosmos/address';
+import type { Transfer } from '@granary/shared/money/cosmos/transaction';
+import { addressOf } from '@granary/shared/money/cosmos/address';
 import { openKeyFile, type KeyProvider } from '../src/wallets/keys';
 
 let keys: KeyProvider;

@@ -1,5 +1,5 @@
 import { transaction } from '@granary/shared/postgres/transaction';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { postTransfer } from '../src/ledger/ledger';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
 import { getWallet } from '../src/wallets/wallet';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { usageHandler } from '../src/events';
 import { openAccounts, readAccount } from '../src/ledger/accounts';
 import { walletAccount } from '../src/ledger/kinds';

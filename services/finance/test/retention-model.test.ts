@@ -10,7 +10,7 @@ import { usageHandler } from '../src/events';
 import { openAccounts } from '../src/ledger/accounts';
 import { walletAccount } from '../src/ledger/kinds';
 import { postTransfer } from '../src/ledger/ledger';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import type { Prices } from '../src/usage/prices';
 import { dayMs, periodMs, type PriceList } from '../src/usage/retention';
 import { chargeDelayMs, chargeDuePeriods } from '../src/usage/retention-charges';

@@ -16,8 +16,8 @@ import { TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import * as fc from 'fast-check';
 import { checkProperty } from '@granary/testing/properties';
 import { signTransfer, transactionHash } from '../src/chain/sign-transfer';
-import type { Output, Transfer } from '@granary/shared/cosmos/transaction';
-import { addressOf } from '@granary/shared/cosmos/address';
+import type { Output, Transfer } from '@granary/shared/money/cosmos/transaction';
+import { addressOf } from '@granary/shared/money/cosmos/address';
 import { openKeyFile, type KeyName, type KeyProvider } from '../src/wallets/keys';
 
 const mnemonic = `${'abandon '.repeat(23)}art`;

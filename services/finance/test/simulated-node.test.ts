@@ -4,7 +4,7 @@ import { eventually } from '@granary/testing/eventually';
 import type { ChainTransfer } from '../src/chain/chain';
 import { feeOf, gasLimit } from '../src/chain/fee';
 import { signTransfer, type SignedTransaction } from '../src/chain/sign-transfer';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
+import type { Transfer } from '@granary/shared/money/cosmos/transaction';
 import { feeCollector } from '../src/chain/module-accounts';
 import { openSimulatedNode, type SimulatedNode } from '../src/simulated-chain/simulated-node';
 import { financePool } from './support/harness';

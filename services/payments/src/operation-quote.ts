@@ -3,7 +3,7 @@ import type { OperationQuote } from '@granary/shared/gen/granary/payments/v1/Ope
 import type { Premium } from '@granary/shared/gen/granary/payments/v1/Premium';
 import type { PremiumCost } from '@granary/shared/gen/granary/payments/v1/PremiumCost';
 import type { QuoteOperationRequest } from '@granary/shared/gen/granary/payments/v1/QuoteOperationRequest';
-import { maxUtia, parseUtia } from '@granary/shared/money';
+import { maxUtia, parseUtia } from '@granary/shared/money/amounts';
 import { appShareOf, divideShares } from './settings/app-share';
 import type { PaymentsConfig } from './config';
 import { feeTierOf, parseFeeTiers } from './settings/fee-tiers';

@@ -6,7 +6,7 @@ import { TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import * as fc from 'fast-check';
 import { checkProperty } from '@granary/testing/properties';
 import { size } from '@granary/testing/size';
-import { encodeSignDoc, type Transfer } from '@granary/shared/cosmos/transaction';
+import { encodeSignDoc, type Transfer } from '@granary/shared/money/cosmos/transaction';
 import { newCosmosPayer, signCosmos } from '@granary/testing/cosmos-payer';
 import { Verifier, type Finding } from '../src/verify/verifier';
 import { CosmosExact } from '../src/schemes/cosmos/verify';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ApplyRequest } from '@granary/shared/gen/granary/finance/v1/ApplyRequest';
 import { createLogger } from '@granary/shared/logger';
-import { maxUtia } from '@granary/shared/money';
+import { maxUtia } from '@granary/shared/money/amounts';
 import type { Claim } from '../src/settlement/claim';
 import type { Claims } from '../src/settlement/claims';
 import { creditIncome } from '../src/settlement/income';

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { ApplyRequest } from '@granary/shared/gen/granary/finance/v1/ApplyRequest';
 import { createLogger } from '@granary/shared/logger';
-import { playMoneyNetwork } from '@granary/shared/play-money';
+import { playMoneyNetwork } from '@granary/shared/money/play-money';
 import { type Pool } from '@granary/shared/postgres/pool';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import { assetKeyOf } from '../src/schemes/evm/assets';

@@ -10,7 +10,7 @@ import { seededRandom } from '@granary/testing/random';
 import { seedOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
-import { playMoneyNetwork } from '@granary/shared/play-money';
+import { playMoneyNetwork } from '@granary/shared/money/play-money';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import type { SettlementNetwork } from '../src/networks/settlement-network';
 import { requirementText, validSeconds } from '../src/quotes/offer';

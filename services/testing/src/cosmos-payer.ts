@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { secp256k1 } from '@noble/curves/secp256k1';
-import { addressOf } from '@granary/shared/cosmos/address';
-import { encodeSigned, encodeTransfer, type Transfer } from '@granary/shared/cosmos/transaction';
+import { addressOf } from '@granary/shared/money/cosmos/address';
+import { encodeSigned, encodeTransfer, type Transfer } from '@granary/shared/money/cosmos/transaction';
 
 /** A key with an account on a Cosmos chain. */
 export interface CosmosPayer {

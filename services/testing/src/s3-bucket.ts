@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { S3Bucket } from '@granary/shared/objects/s3/client';
-import { openS3Store, type S3StoreOptions } from '@granary/shared/objects/s3/store';
-import type { ObjectStore } from '@granary/shared/objects/store';
+import { S3Bucket } from '@granary/blobs/stores/s3/client';
+import { openS3Store, type S3StoreOptions } from '@granary/blobs/stores/s3/store';
+import type { ObjectStore } from '@granary/blobs/stores/store';
 import type { TestMinio } from './stack';
 
 export const mebibyte = 1024 * 1024;

@@ -1,8 +1,8 @@
-import { openFilesystemStore } from '@granary/shared/objects/filesystem';
-import { openS3Store, type S3StoreOptions } from '@granary/shared/objects/s3/store';
-import type { ObjectStore } from '@granary/shared/objects/store';
+import { openFilesystemStore } from '../stores/filesystem';
+import { openS3Store, type S3StoreOptions } from '../stores/s3/store';
+import type { ObjectStore } from '../stores/store';
 import { readSecret } from '@granary/shared/trust/setting-file';
-import { webIdentityKeys } from '@granary/shared/objects/s3/web-identity';
+import { webIdentityKeys } from '../stores/s3/web-identity';
 import type { BlobsConfig } from '../config';
 
 /**

@@ -3,7 +3,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Client } from '@granary/shared/rpc/types';
 import type { Logger } from '@granary/shared/logger';
-import type { ObjectStore } from '@granary/shared/objects/store';
+import type { ObjectStore } from '../stores/store';
 import type { DatabaseClock } from '@granary/shared/postgres/clock';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { StorageMonitor } from '@granary/shared/health/storage-monitor';

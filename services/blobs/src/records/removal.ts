@@ -1,4 +1,4 @@
-import type { ObjectStore } from '@granary/shared/objects/store';
+import type { ObjectStore } from '../stores/store';
 import { row, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { detachObjects } from './blobs';

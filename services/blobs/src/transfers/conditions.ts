@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { listedEtags, namesCurrent } from '@granary/shared/http/etag';
-import type { ByteRange } from '@granary/shared/objects/store';
+import type { ByteRange } from '../stores/store';
 
 /** The result of the conditions and the range of a GET, RFC 9110 §13 and §14. */
 export type ConditionalResult =

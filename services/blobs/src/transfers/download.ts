@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { ServiceError } from '@granary/shared/errors';
 import type { ReadGrant } from '@granary/shared/trust/blob-grant';
-import type { ByteRange, ObjectStore } from '@granary/shared/objects/store';
+import type { ByteRange, ObjectStore } from '../stores/store';
 import { flow } from '@granary/shared/http/pipe';
 import { blobNotFound, findBlob, type Blob } from '../records/blobs';
 import { evaluateConditions } from './conditions';

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { Busboy, type BusboyHeaders } from '@fastify/busboy';
 import { invalid, ServiceError } from '@granary/shared/errors';
 import { headerText } from '@granary/shared/http/header-text';
-import type { ObjectStore, ReceivedObject } from '@granary/shared/objects/store';
+import type { ObjectStore, ReceivedObject } from '../stores/store';
 
 /** Bytes of the JSON text of a blob's own metadata. */
 export const metadataMaxBytes = 64 * 1024;

@@ -1,5 +1,5 @@
 import { newCall, type Call } from '@granary/shared/rpc/types';
-import type { ObjectStore } from '@granary/shared/objects/store';
+import type { ObjectStore } from '../stores/store';
 import { traced, type SpanStart } from '@granary/shared/telemetry/trace';
 import type { BlobsContext } from '../records/context';
 

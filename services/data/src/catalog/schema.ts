@@ -1,6 +1,6 @@
 import { RE2JS } from 're2js';
 import { invalid, type FieldMessages } from '@granary/shared/errors';
-import { scalarAt, type Capture } from '@granary/shared/json/document';
+import { scalarAt, type Capture } from '../json/document';
 import { JsonNumber, readJson, toText, type JsonObject, type JsonValue } from '@granary/shared/json/value';
 import { translateJsonErrors } from '@granary/shared/json/service-error';
 import { compareDecimals, isWhole } from '../values/decimal';

@@ -4,7 +4,7 @@ import type { OperationPrice } from '@granary/shared/gen/granary/data/v1/Operati
 import type { OperationPrices } from '@granary/shared/gen/granary/data/v1/OperationPrices';
 import type { OperationPricesRequest } from '@granary/shared/gen/granary/data/v1/OperationPricesRequest';
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
-import { maxUtia } from '@granary/shared/money';
+import { maxUtia } from '@granary/shared/money/amounts';
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';

@@ -5,7 +5,7 @@ import {
   type Capture,
   type Replacement,
   type ScannedDocument,
-} from '@granary/shared/json/document';
+} from '../json/document';
 import { JsonReader } from '@granary/shared/json/reader';
 import type { EncryptedField } from '../encryption/document-cipher';
 import { canonicalText, valueAt } from '../values/canonical';

@@ -1,4 +1,4 @@
-import { documentDepthMax, readDocument, type Capture, type ScannedDocument } from '@granary/shared/json/document';
+import { documentDepthMax, readDocument, type Capture, type ScannedDocument } from '../json/document';
 import { JsonReader } from '@granary/shared/json/reader';
 import { byteaArrayOf } from '@granary/shared/postgres/wire/binary';
 import { joinedUnique, uniqueText } from '../values/canonical';

@@ -1,4 +1,4 @@
-import { documentDepthMax, readDocument, textAt } from '@granary/shared/json/document';
+import { documentDepthMax, readDocument, textAt } from '../json/document';
 import { JsonReader } from '@granary/shared/json/reader';
 import type { CollectionRef } from '../catalog/collection';
 import { fieldProblems, type FieldRule } from '../catalog/schema';

@@ -8,9 +8,9 @@ import {
   spliceText,
   type Capture,
   type ScannedDocument,
-} from '@granary/shared/json/document';
+} from '../json/document';
 import { JsonError } from '@granary/shared/json/error';
-import type { MergePatch } from '@granary/shared/json/merge-patch';
+import type { MergePatch } from '../json/merge-patch';
 import { JsonReader } from '@granary/shared/json/reader';
 import { fromJsonError } from '@granary/shared/json/service-error';
 import { runToCompletion, runSliced, type Task } from '@granary/shared/concurrency/time-slicing';

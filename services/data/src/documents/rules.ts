@@ -1,4 +1,4 @@
-import { compileWatch, type WatchTree } from '@granary/shared/json/document';
+import { compileWatch, type WatchTree } from '../json/document';
 import type { CollectionRef } from '../catalog/collection';
 import type { FieldRule, Schema } from '../catalog/schema';
 import { cipherOf, type EncryptedField } from '../encryption/document-cipher';

@@ -6,9 +6,9 @@ import {
   textAt,
   type Replacement,
   type WatchTree,
-} from '@granary/shared/json/document';
+} from '../json/document';
 import { JsonReader } from '@granary/shared/json/reader';
-import { compileProjection, project, type Projection } from '@granary/shared/json/project';
+import { compileProjection, project, type Projection } from '../json/project';
 import type { CollectionRef } from '../catalog/collection';
 import { termPath } from '../catalog/index-definition';
 import { requireKeys } from '../catalog/encrypted-fields';

@@ -2,7 +2,7 @@ import { notFound } from '@granary/shared/errors';
 import type { GetDocumentRequest } from '@granary/shared/gen/granary/data/v1/GetDocumentRequest';
 import type { GetDocumentResponse } from '@granary/shared/gen/granary/data/v1/GetDocumentResponse';
 import { sql, trusted } from '@granary/shared/postgres/sql';
-import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
+import type { Row, RowReader } from '../postgres/rows';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import { documentsTable } from '../catalog/table-names';
 import { cipherOf } from '../encryption/document-cipher';

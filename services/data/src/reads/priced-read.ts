@@ -2,7 +2,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { Price } from '@granary/shared/gen/granary/data/v1/Price';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
-import { maxUtia } from '@granary/shared/money';
+import { maxUtia } from '@granary/shared/money/amounts';
 import { message } from '@granary/shared/rpc/types';
 import { PAYMENT_REQUIRED, type ReadPrice } from '../catalog/read-price';
 

@@ -1,4 +1,4 @@
-import type { Projection } from '@granary/shared/json/project';
+import type { Projection } from '../json/project';
 import type { CollectionRef } from '../catalog/collection';
 import type { ReadPrice } from '../catalog/read-price';
 import { pathsOf, type Condition, type Path } from '../query/language/condition';

@@ -1,6 +1,6 @@
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, Sql } from '@granary/shared/postgres/sql';
-import { tiaText } from '@granary/shared/money';
+import { tiaText } from '@granary/shared/money/amounts';
 import { appNotFound, type App } from '../catalog/app';
 import { amountOf, storedPrice } from '../catalog/read-price';
 import { generatedBytesMax, type SkillsContent } from './markdown';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { scalarAt, textAt, type Capture } from '@granary/shared/json/document';
+import { scalarAt, textAt, type Capture } from '../json/document';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
 import { canonicalDecimal } from './decimal';
 import { parseInstant } from './instant';

@@ -1,4 +1,4 @@
-import type { Capture } from '@granary/shared/json/document';
+import type { Capture } from '../json/document';
 import { toText, type JsonValue } from '@granary/shared/json/value';
 import { instantMicros, instantSeconds } from './instant';
 

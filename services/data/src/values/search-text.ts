@@ -1,4 +1,4 @@
-import type { Capture } from '@granary/shared/json/document';
+import type { Capture } from '../json/document';
 
 /** Bytes of a value that a full-text index holds. */
 export const searchTextMaxBytes = 256 * 1024;

@@ -1,4 +1,4 @@
-import { project } from '@granary/shared/json/project';
+import { project } from '../json/project';
 import { JoinedRecords } from '../query/execute/joined-records';
 import { parseJoinedSelect } from '../query/language/joined-select';
 import type { ViewQuery } from './language/view-query';

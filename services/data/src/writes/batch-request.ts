@@ -1,7 +1,7 @@
 import { invalid, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
-import { readDocument, compileWatch } from '@granary/shared/json/document';
-import { MergePatch } from '@granary/shared/json/merge-patch';
+import { readDocument, compileWatch } from '../json/document';
+import { MergePatch } from '../json/merge-patch';
 import type { JsonReader } from '@granary/shared/json/reader';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../catalog/names';

@@ -1,5 +1,5 @@
 import { conflict, type ServiceError } from '@granary/shared/errors';
-import { parseMergePatch, type MergePatch } from '@granary/shared/json/merge-patch';
+import { parseMergePatch, type MergePatch } from '../json/merge-patch';
 import type { Condition } from '../query/language/condition';
 import type { PresentDocument } from '../commit/write';
 import { ALREADY_EXISTS } from '../catalog/names';

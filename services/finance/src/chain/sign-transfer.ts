@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { bech32 } from '@scure/base';
-import { addressOf } from '@granary/shared/cosmos/address';
+import { addressOf } from '@granary/shared/money/cosmos/address';
 import type { KeyName, KeyProvider } from '../wallets/keys';
-import { encodeSigned, encodeTransfer, type Transfer } from '@granary/shared/cosmos/transaction';
+import { encodeSigned, encodeTransfer, type Transfer } from '@granary/shared/money/cosmos/transaction';
 
 /** A transaction that nodes take as it is. */
 export interface SignedTransaction {

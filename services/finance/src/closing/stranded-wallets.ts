@@ -1,7 +1,7 @@
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { addSource } from '@granary/shared/telemetry/metrics';
-import { addressProblem } from '@granary/shared/cosmos/address';
+import { addressProblem } from '@granary/shared/money/cosmos/address';
 
 /** Money of an application that is gone, which cannot be paid out. */
 export interface StrandedWallet {

@@ -5,7 +5,7 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { storedAmount, type Chain, type ChainTransfer } from '../chain/chain';
 import { applyCommands } from '../ledger/apply-commands';
 import type { TransferCommand } from '../ledger/commands';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 
 /** Blocks that are read at a time. */
 const blocksMax = 100n;

@@ -1,4 +1,4 @@
-import { sdkCodes, sdkCodespace } from '@granary/shared/cosmos/read-transaction';
+import { sdkCodes, sdkCodespace } from '@granary/shared/money/cosmos/read-transaction';
 import { execute, rows, type Connection } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Outcome } from '../chain/chain';

@@ -3,7 +3,7 @@ import { degraded, healthy, type Check } from '@granary/shared/health/check';
 import { execute, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { sql } from '@granary/shared/postgres/sql';
-import type { Output } from '@granary/shared/cosmos/transaction';
+import type { Output } from '@granary/shared/money/cosmos/transaction';
 import type { ChainGrants } from '../chain/chain-grants';
 import { deliver, type Step } from '../outgoing/delivery';
 import { signNext, transferFee, type Draft, type SigningOptions } from '../outgoing/sign-next';

@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { invalid, notFound } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
-import { maxUtia } from '@granary/shared/money';
-import { addressProblem } from '@granary/shared/cosmos/address';
+import { maxUtia } from '@granary/shared/money/amounts';
+import { addressProblem } from '@granary/shared/money/cosmos/address';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';

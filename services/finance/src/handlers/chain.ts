@@ -1,5 +1,5 @@
 import { invalid, unavailable } from '@granary/shared/errors';
-import { addressProblem } from '@granary/shared/cosmos/address';
+import { addressProblem } from '@granary/shared/money/cosmos/address';
 import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
 import type { IncludedTransfer } from '@granary/shared/gen/granary/finance/v1/IncludedTransfer';
 import type { Handlers } from '@granary/shared/rpc/types';

@@ -7,7 +7,7 @@ import type { Grant as GrantMessage } from '@granary/shared/gen/granary/finance/
 import type { RevokedGrant } from '@granary/shared/gen/granary/finance/v1/RevokedGrant';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
-import { parseUtia } from '@granary/shared/money';
+import { parseUtia } from '@granary/shared/money/amounts';
 import type { Connection } from '@granary/shared/postgres/pool';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { message, type Handlers } from '@granary/shared/rpc/types';

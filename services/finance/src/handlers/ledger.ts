@@ -3,7 +3,7 @@ import type { Command as CommandMessage } from '@granary/shared/gen/granary/fina
 import type { Entry as EntryMessage } from '@granary/shared/gen/granary/finance/v1/Entry';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
 import type { Movement } from '@granary/shared/gen/granary/finance/v1/Movement';
-import { playMoneyNetwork } from '@granary/shared/play-money';
+import { playMoneyNetwork } from '@granary/shared/money/play-money';
 import type { Handlers } from '@granary/shared/rpc/types';
 import { openAccounts, readBalances } from '../ledger/accounts';
 import type { Command, Group, Result } from '../ledger/commands';

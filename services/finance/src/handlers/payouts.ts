@@ -8,7 +8,7 @@ import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/fi
 import type { UpdatePayoutSettingsResponse } from '@granary/shared/gen/granary/finance/v1/UpdatePayoutSettingsResponse';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
-import { maxUtia, parseUtia } from '@granary/shared/money';
+import { maxUtia, parseUtia } from '@granary/shared/money/amounts';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { message, type Handlers } from '@granary/shared/rpc/types';
 import { checkPage } from '../page';

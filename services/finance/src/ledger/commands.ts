@@ -1,4 +1,4 @@
-import { maxUtia } from '@granary/shared/money';
+import { maxUtia } from '@granary/shared/money/amounts';
 
 /** What every command has. */
 interface CommandBase {

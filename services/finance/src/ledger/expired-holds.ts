@@ -3,7 +3,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import type { Logger } from '@granary/shared/logger';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { batchMax, type LedgerBatches } from './ledger-batches';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 
 /** How often expired holds are looked for. */
 const everyMs = 5_000;

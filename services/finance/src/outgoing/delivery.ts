@@ -3,10 +3,10 @@ import { execute, type Connection, type Pool } from '@granary/shared/postgres/po
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { Chain, FindResult, Outcome } from '../chain/chain';
-import { sdkCodes, sdkCodespace } from '@granary/shared/cosmos/read-transaction';
+import { sdkCodes, sdkCodespace } from '@granary/shared/money/cosmos/read-transaction';
 import { applyCommands } from '../ledger/apply-commands';
 import type { Group } from '../ledger/commands';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { findOpen, lockOpen, updateOutgoing, type OutgoingTransaction } from './outgoing-transaction';
 
 /** A node that has not indexed its latest blocks is waited for this long, in blocks after the timeout height. */

@@ -4,7 +4,7 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { Chain, ChainAccount } from '../chain/chain';
 import { feeOf, gasLimit } from '../chain/fee';
 import { signTransfer } from '../chain/sign-transfer';
-import type { Output } from '@granary/shared/cosmos/transaction';
+import type { Output } from '@granary/shared/money/cosmos/transaction';
 import type { KeyName, KeyProvider } from '../wallets/keys';
 import { findOpen, insertSigned, lockSender, stopSender } from './outgoing-transaction';
 

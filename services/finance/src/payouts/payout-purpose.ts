@@ -1,8 +1,8 @@
 import { execute, rows, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { sdkCodes, sdkCodespace } from '@granary/shared/cosmos/read-transaction';
+import { sdkCodes, sdkCodespace } from '@granary/shared/money/cosmos/read-transaction';
 import type { Group } from '../ledger/commands';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import type { Purpose } from '../outgoing/delivery';
 import type { OutgoingTransaction } from '../outgoing/outgoing-transaction';
 import { resumeAutoPayouts, stopAutoPayouts } from './auto-stops';

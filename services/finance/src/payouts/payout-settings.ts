@@ -1,7 +1,7 @@
 import { conflict, invalid } from '@granary/shared/errors';
 import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { addressOf, addressProblem } from '@granary/shared/cosmos/address';
+import { addressOf, addressProblem } from '@granary/shared/money/cosmos/address';
 import type { PayoutSettings, Wallets } from '../wallets/wallet';
 
 export const LOCKED_BALANCE_DECREASE = 'LOCKED_BALANCE_DECREASE';

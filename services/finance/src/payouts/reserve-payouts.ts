@@ -5,7 +5,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { applyCommands } from '../ledger/apply-commands';
 import type { HoldCommand } from '../ledger/commands';
 import { INSUFFICIENT_FUNDS } from '../ledger/ledger';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { availableOf } from '../wallets/wallet';
 import type { Payout } from './payouts';
 import { findRefusedDestinations, targetKey } from './refused-destinations';

@@ -1,6 +1,6 @@
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import type { Output } from '@granary/shared/cosmos/transaction';
+import type { Output } from '@granary/shared/money/cosmos/transaction';
 import { signNext, transferFee, type Draft, type SigningOptions } from '../outgoing/sign-next';
 import { arePayoutsPaused } from './pause';
 

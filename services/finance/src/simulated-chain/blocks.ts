@@ -1,8 +1,8 @@
 import { execute, row, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { join, sql } from '@granary/shared/postgres/sql';
 import { feeCollector } from '../chain/module-accounts';
-import { readTransaction, sdkCodes } from '@granary/shared/cosmos/read-transaction';
-import type { Output, Transfer } from '@granary/shared/cosmos/transaction';
+import { readTransaction, sdkCodes } from '@granary/shared/money/cosmos/read-transaction';
+import type { Output, Transfer } from '@granary/shared/money/cosmos/transaction';
 import { spendGrants } from './grants';
 import { gasUsed, type SimulatedChainSettings } from './settings';
 

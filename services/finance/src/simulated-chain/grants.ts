@@ -1,5 +1,5 @@
-import { sdkCodes } from '@granary/shared/cosmos/read-transaction';
-import type { Output, Transfer } from '@granary/shared/cosmos/transaction';
+import { sdkCodes } from '@granary/shared/money/cosmos/read-transaction';
+import type { Output, Transfer } from '@granary/shared/money/cosmos/transaction';
 import { execute, row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { gasUsed } from './settings';

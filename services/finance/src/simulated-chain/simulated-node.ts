@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { simulatedChainPrefix } from '@granary/shared/play-money';
+import { simulatedChainPrefix } from '@granary/shared/money/play-money';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
@@ -11,9 +11,9 @@ import {
   sdkCodespace,
   TransactionRefused,
   verifySignature,
-} from '@granary/shared/cosmos/read-transaction';
+} from '@granary/shared/money/cosmos/read-transaction';
 import { transactionHash } from '../chain/sign-transfer';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
+import type { Transfer } from '@granary/shared/money/cosmos/transaction';
 import { credit, lockHead, produceBlock, readHead, type Head } from './blocks';
 import { findAllowance, setGrant, type SimulatedGrant } from './grants';
 import type { SimulatedChainSettings } from './settings';

@@ -1,5 +1,5 @@
 import type { Logger } from '@granary/shared/logger';
-import { maxUtia } from '@granary/shared/money';
+import { maxUtia } from '@granary/shared/money/amounts';
 import { execute, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { sql } from '@granary/shared/postgres/sql';
@@ -8,7 +8,7 @@ import { openAccounts } from '../ledger/accounts';
 import { applyCommands } from '../ledger/apply-commands';
 import type { TransferCommand } from '../ledger/commands';
 import { accountByName, walletAccount } from '../ledger/kinds';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { nextChargeAt, owed, owedForNextPeriod, withCharge, type Generation } from './generation';
 import { fromRow, generationColumns, toLaterText, type GenerationRow } from './generation-rows';
 import type { Prices, PricesIn } from './prices';

@@ -2,7 +2,7 @@ import { execute, row, type Pool, type Queryable } from '@granary/shared/postgre
 import { sql } from '@granary/shared/postgres/sql';
 import { StartError } from '@granary/shared/start-error';
 import { walletAccount } from '../ledger/kinds';
-import { addressOf } from '@granary/shared/cosmos/address';
+import { addressOf } from '@granary/shared/money/cosmos/address';
 import type { KeyProvider } from './keys';
 
 /** What wallets are made from. */

@@ -10,7 +10,7 @@ import { openAccounts } from '../../src/ledger/accounts';
 import type { PayoutSigning } from '../../src/payouts/sign-payouts';
 import { SimulatedNode, openSimulatedNode } from '../../src/simulated-chain/simulated-node';
 import { reliableChain, type SimulatedChainSettings } from '../../src/simulated-chain/settings';
-import { addressOf } from '@granary/shared/cosmos/address';
+import { addressOf } from '@granary/shared/money/cosmos/address';
 import { openKeyFile } from '../../src/wallets/keys';
 import type { Wallets } from '../../src/wallets/wallet';
 import { log } from './harness';

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
-import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
+import { MinimumRateMonitor, type MonitoredTransfer } from './minimum-rate';
 import { overloaded } from '../errors/problem';
 import type { ClientKeys, RequestMemory } from './client-budget';
 

@@ -1,6 +1,6 @@
 import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
-import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
+import { MinimumRateMonitor, type MonitoredTransfer } from './minimum-rate';
 import { ServiceError } from '@granary/shared/errors';
 import { startDeadline, cancelDeadline, type Deadline } from '@granary/shared/concurrency/deadlines';
 import { overloaded } from '../errors/problem';

@@ -1,4 +1,4 @@
-import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
+import { MinimumRateMonitor, type MonitoredTransfer } from './minimum-rate';
 import { ServiceError } from '@granary/shared/errors';
 import { startDeadline, cancelDeadline, type Deadline } from '@granary/shared/concurrency/deadlines';
 import type { PumpObserver } from '@granary/shared/http/pipe';

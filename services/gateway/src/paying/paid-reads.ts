@@ -1,5 +1,5 @@
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
-import { maxUtia } from '@granary/shared/money';
+import { maxUtia } from '@granary/shared/money/amounts';
 import { clientDisconnected } from '../http/body';
 import { jsonBytes, type Answer } from '../http/answer';
 import type { AppCaller } from '../pipeline/access';

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { ripemd160 } from '@noble/hashes/legacy';
 import { bech32 } from '@scure/base';
-import { isSignatureOf } from '@granary/shared/secp256k1';
+import { isSignatureOf } from '@granary/shared/money/secp256k1';
 import { unauthenticated } from '../errors/problem';
 
 /** How far the timestamp of a signature may be from our clock, either way. */

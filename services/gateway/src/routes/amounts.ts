@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { parseUtia, utiaToNumber } from '@granary/shared/money';
+import { parseUtia, utiaToNumber } from '@granary/shared/money/amounts';
 import { utiaSchema } from '../validation/schemas';
 
 export const currency = 'utia';

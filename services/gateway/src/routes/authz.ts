@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { invalid } from '@granary/shared/errors';
 import type { Transaction } from '@granary/shared/gen/granary/finance/v1/Transaction';
-import { parseUtia, utiaToNumber } from '@granary/shared/money';
+import { parseUtia, utiaToNumber } from '@granary/shared/money/amounts';
 import { json } from '../http/answer';
 import { route } from '../pipeline/route';
 import { pageQuery } from '../validation/parameters';

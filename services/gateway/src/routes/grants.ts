@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { forbidden } from '@granary/shared/errors';
 import type { Grant } from '@granary/shared/gen/granary/finance/v1/Grant';
-import { maxUtia, parseUtia, utiaToNumber } from '@granary/shared/money';
+import { maxUtia, parseUtia, utiaToNumber } from '@granary/shared/money/amounts';
 import { json } from '../http/answer';
 import type { Operator, Wallet } from '../pipeline/access';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { OperationQuote } from '@granary/shared/gen/granary/payments/v1/OperationQuote';
 import type { PremiumCost } from '@granary/shared/gen/granary/payments/v1/PremiumCost';
 import { toText, type JsonValue } from '@granary/shared/json/value';
-import { tiaText } from '@granary/shared/money';
+import { tiaText } from '@granary/shared/money/amounts';
 import { json, JsonText } from '../http/answer';
 import { mayReadPrivate } from '../pipeline/access';
 import { bodyLimits, route } from '../pipeline/route';

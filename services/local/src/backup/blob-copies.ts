@@ -2,7 +2,7 @@ import path from 'node:path';
 import type { Client } from 'pg';
 import { forEachConcurrently } from '@granary/shared/concurrency/for-each';
 import { ConfigError } from '@granary/shared/config';
-import type { ObjectCopies } from '@granary/shared/objects/s3/copies';
+import type { ObjectCopies } from '@granary/blobs/stores/s3/copies';
 import { usedObjects, type ObjectRow } from './cut-rows';
 import type { FileSum } from './hashed-file';
 import { readLines, writeLines } from './lines';

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { writeNewFile } from '@granary/shared/objects/new-file';
-import { createMeasure } from '@granary/shared/objects/store';
+import { writeNewFile } from '@granary/blobs/stores/new-file';
+import { createMeasure } from '@granary/blobs/stores/store';
 
 /** The size and the SHA-256 (hex) of a file. */
 export interface FileSum {

@@ -1,8 +1,8 @@
 import { mkdir, open } from 'node:fs/promises';
 import path from 'node:path';
 import { stopAll } from '@granary/shared/service/lifecycle';
-import { filesystemPath } from '@granary/shared/objects/filesystem';
-import { openS3Copies, type ObjectCopies } from '@granary/shared/objects/s3/copies';
+import { filesystemPath } from '@granary/blobs/stores/filesystem';
+import { openS3Copies, type ObjectCopies } from '@granary/blobs/stores/s3/copies';
 import { findMinioAccess, type MinioAccess } from '../stack/minio-access';
 import { prepareMinio, startMinio } from '../stack/minio-server';
 import { beginRun } from '../stack/runs';

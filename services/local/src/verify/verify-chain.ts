@@ -1,5 +1,5 @@
 import { rename, rm } from 'node:fs/promises';
-import { writeNewFile } from '@granary/shared/objects/new-file';
+import { writeNewFile } from '@granary/blobs/stores/new-file';
 import { BrokenChainError, ChainChecker } from '@granary/data/chain/chain-check';
 import type { Say } from '../backup/progress';
 import { startProgress } from '../backup/progress';

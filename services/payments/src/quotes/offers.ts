@@ -3,7 +3,7 @@ import type { PaymentNetwork } from '@granary/shared/gen/granary/payments/v1/Pay
 import type { PaymentOffer } from '@granary/shared/gen/granary/payments/v1/PaymentOffer';
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
 import { message } from '@granary/shared/rpc/types';
-import { parseUtia } from '@granary/shared/money';
+import { parseUtia } from '@granary/shared/money/amounts';
 import { appShareOf } from '../settings/app-share';
 import { extraText, requirementText, validSeconds, type Offer, type QuotedRequest } from './offer';
 import type { PaymentMethod } from '../networks/payment-method';

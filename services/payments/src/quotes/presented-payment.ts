@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
 import { JsonNumber, readJson, type JsonObject } from '@granary/shared/json/value';
 import { unavailable, type ServiceError } from '@granary/shared/errors';
-import { parseUtia } from '@granary/shared/money';
+import { parseUtia } from '@granary/shared/money/amounts';
 import { refused } from '../payment-refused';
 import { Refusal } from '../verify/refusal';
 import { readExactPayment } from '../verify/envelope';

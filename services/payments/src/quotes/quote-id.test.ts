@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { maxUtia } from '@granary/shared/money';
+import { maxUtia } from '@granary/shared/money/amounts';
 import { makeQuoteId, readQuoteId, type QuoteBinding } from './quote-id';
 
 const key = randomBytes(32);

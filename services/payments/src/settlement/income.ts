@@ -5,7 +5,7 @@ import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Le
 import type { Logger } from '@granary/shared/logger';
 import { newCall, type Client } from '@granary/shared/rpc/types';
 import { newDocumentId } from '@granary/shared/ids';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { divideShares } from '../settings/app-share';
 import type { Claim } from './claim';
 import type { Claims } from './claims';

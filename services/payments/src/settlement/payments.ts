@@ -5,7 +5,7 @@ import type { Settlement } from '@granary/shared/gen/granary/payments/v1/Settlem
 import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/SettledPayment';
 import { neverAborted, type CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { invalid, notFound, ServiceError, unavailable } from '@granary/shared/errors';
-import { parseUtia } from '@granary/shared/money';
+import { parseUtia } from '@granary/shared/money/amounts';
 import { message } from '@granary/shared/rpc/types';
 import { refused } from '../payment-refused';
 import type { Offer } from '../quotes/offer';

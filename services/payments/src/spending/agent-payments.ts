@@ -10,9 +10,9 @@ import type { ReserveSpendRequest } from '@granary/shared/gen/granary/payments/v
 import type { SpendLimits } from '@granary/shared/gen/granary/payments/v1/SpendLimits';
 import type { SpendReservation } from '@granary/shared/gen/granary/payments/v1/SpendReservation';
 import type { Call, Client } from '@granary/shared/rpc/types';
-import { parseUtia } from '@granary/shared/money';
+import { parseUtia } from '@granary/shared/money/amounts';
 import { parseTicket } from '@granary/shared/ids';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 import { appShareOf, divideShares } from '../settings/app-share';
 import { refused as refusedPayment } from '../payment-refused';
 import { refOfWrite, writeHoldExpiry } from './held-writes';

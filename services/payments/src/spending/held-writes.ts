@@ -8,7 +8,7 @@ import type { Logger } from '@granary/shared/logger';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { newCall, type Client } from '@granary/shared/rpc/types';
-import { causeTime } from '@granary/shared/transfer-id';
+import { causeTime } from '@granary/shared/money/transfer-id';
 import { postOf, voidOf } from './hold-endings';
 
 /**

@@ -1,5 +1,5 @@
 import type { Command } from '@granary/shared/gen/granary/finance/v1/Command';
-import { transferId } from '@granary/shared/transfer-id';
+import { transferId } from '@granary/shared/money/transfer-id';
 
 // The ids are made from those of the holds and the time that these have in them: all callers send the same command for a hold.
 

@@ -1,4 +1,4 @@
-import { playMoneyNetwork } from '@granary/shared/play-money';
+import { playMoneyNetwork } from '@granary/shared/money/play-money';
 
 /** The names of networks in version 1 of x402, by their CAIP-2 names; of the official clients, then of the published client. */
 const officialNames: ReadonlyArray<readonly [caip2: string, name: string]> = [

@@ -1,4 +1,4 @@
-import { endOfTurn } from './turn';
+import { endOfTurn } from '@granary/gateway/paying/event-loop-turn';
 
 test('all who wait in one turn go on together, after what the turn still does, and before the next turn', async () => {
   const order: string[] = [];

@@ -1,6 +1,6 @@
-import { project, type Projection } from '@granary/shared/json/project';
-import type { SharingReader } from '@granary/shared/postgres/multiplexer/shared-row';
-import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
+import { project, type Projection } from '../../json/project';
+import type { SharingReader } from '../../postgres/shared-row';
+import type { Row, RowReader } from '../../postgres/rows';
 import type { PageRow } from '../plan/cursor';
 import type { RecordText } from './encrypted-read';
 import type { JoinedRecords } from './joined-records';

@@ -1,4 +1,4 @@
-import { project } from '@granary/shared/json/project';
+import { project } from '../../json/project';
 import { ByteWriter } from '@granary/shared/byte-writer';
 import { joinedRecordsMax } from '../language/joins';
 import type { JoinedSelect } from '../language/joined-select';

@@ -1,5 +1,5 @@
 import { ByteWriter } from '@granary/shared/byte-writer';
-import type { Row } from '@granary/shared/postgres/wire/rows';
+import type { Row } from '../../postgres/rows';
 
 const separator = 0x2c; // a comma
 

@@ -1,7 +1,7 @@
 import { FIELD_NOT_INDEXED } from '../language/query-error';
 import { ServiceError } from '@granary/shared/errors';
 import { UndecryptableError } from '../../encryption/document-cipher';
-import { project, type Projection } from '@granary/shared/json/project';
+import { project, type Projection } from '../../json/project';
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';

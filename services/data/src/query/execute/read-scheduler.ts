@@ -1,6 +1,6 @@
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
-import { queryUntilAborted, type Statement } from '@granary/shared/postgres/cancellable';
-import type { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
+import { queryUntilAborted, type Statement } from '../../postgres/cancellable';
+import type { Multiplexer } from '../../postgres/multiplexer';
 import type { Pool, Queryable } from '@granary/shared/postgres/pool';
 import { ActiveApps } from '@granary/shared/concurrency/active-apps';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';

@@ -1,4 +1,4 @@
-import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
+import type { Row, RowReader } from '../../postgres/rows';
 
 /** Reads the texts of one row; empty where they are null, or there is no row. */
 export class TextsReader implements RowReader<readonly string[]> {

@@ -1,4 +1,4 @@
-import type { Projection } from '@granary/shared/json/project';
+import type { Projection } from '../../json/project';
 import type { Path } from './condition';
 
 /** Whether one of the paths is `of`, leads to it or into it. The whole record, an empty path, is touched by any query. */

@@ -1,4 +1,4 @@
-import type { Projection } from '@granary/shared/json/project';
+import type { Projection } from '../../json/project';
 import type { JsonValue } from '@granary/shared/json/value';
 import { parseQuery, type Query } from './filter';
 import { parseJoinedSelect, type JoinedSelect } from './joined-select';

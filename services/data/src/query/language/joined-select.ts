@@ -1,4 +1,4 @@
-import { compileProjection, type Projection } from '@granary/shared/json/project';
+import { compileProjection, type Projection } from '../../json/project';
 import type { JsonValue } from '@granary/shared/json/value';
 import { parseSelect } from './paging';
 

@@ -1,5 +1,5 @@
 import { invalid, ServiceError } from '@granary/shared/errors';
-import { compileProjection, type Projection } from '@granary/shared/json/project';
+import { compileProjection, type Projection } from '../../json/project';
 import { jsonErrorPath, translateJsonErrors } from '@granary/shared/json/service-error';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
 import { INVALID_QUERY, invalidQuery, overLimit } from './query-error';

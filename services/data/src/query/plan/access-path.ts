@@ -1,4 +1,4 @@
-import type { SharedRow } from '@granary/shared/postgres/multiplexer/shared-row';
+import type { SharedRow } from '../../postgres/shared-row';
 import type { Sql } from '@granary/shared/postgres/sql';
 import type { SortTerm } from '../language/sort';
 import type { Position } from './cursor';

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { arrayStep } from '@granary/shared/json/document';
+import { arrayStep } from '../../json/document';
 import { computedDigitsMax } from '@granary/shared/json/number-range';
 import { JsonReader } from '@granary/shared/json/reader';
 import { readJson, readValue, toText, type JsonValue } from '@granary/shared/json/value';

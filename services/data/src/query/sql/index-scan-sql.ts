@@ -1,5 +1,5 @@
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import type { SharedRow } from '@granary/shared/postgres/multiplexer/shared-row';
+import type { SharedRow } from '../../postgres/shared-row';
 import type { StatementValue } from '@granary/shared/postgres/wire/values';
 import { keyText } from '../../values/ordered-key';
 import type { AccessPath, IndexUse } from '../plan/access-path';

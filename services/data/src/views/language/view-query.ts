@@ -1,4 +1,4 @@
-import type { Projection } from '@granary/shared/json/project';
+import type { Projection } from '../../json/project';
 import { JsonNumber, type JsonObject, type JsonValue } from '@granary/shared/json/value';
 import type { Condition } from '../../query/language/condition';
 import { parseFind } from '../../query/language/filter';

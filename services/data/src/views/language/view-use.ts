@@ -1,4 +1,4 @@
-import type { Projection } from '@granary/shared/json/project';
+import type { Projection } from '../../json/project';
 import { pathsOf, type Path } from '../../query/language/condition';
 import { isShown, isTouched } from '../../query/language/field-use';
 import type { ViewQuery } from './view-query';

@@ -1,5 +1,5 @@
 import { runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
-import { compileProjection, project, type Projection } from '@granary/shared/json/project';
+import { compileProjection, project, type Projection } from '../../json/project';
 import { int4Array, int8Array, textArray } from '@granary/shared/postgres/wire/binary';
 import type { DocumentRow } from '../../commit/plan';
 import { pathsOf } from '../../query/language/condition';

@@ -1,4 +1,4 @@
-import { plainProjection } from '@granary/shared/json/project';
+import { plainProjection } from '../../json/project';
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { viewEntriesTable, viewJoinKeysTable, viewKeyColumn, viewTable } from '../../catalog/table-names';
 import type { Path } from '../../query/language/condition';

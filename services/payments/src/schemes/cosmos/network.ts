@@ -5,7 +5,7 @@ import type { Logger } from '@granary/shared/logger';
 import type { BroadcastTransactionResponse } from '@granary/shared/gen/granary/finance/v1/BroadcastTransactionResponse';
 import type { ChainAccount } from '@granary/shared/gen/granary/finance/v1/ChainAccount';
 import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
-import { sdkCodes, sdkCodespace } from '@granary/shared/cosmos/read-transaction';
+import { sdkCodes, sdkCodespace } from '@granary/shared/money/cosmos/read-transaction';
 import { newCall, type Client } from '@granary/shared/rpc/types';
 import type {
   FindResult,

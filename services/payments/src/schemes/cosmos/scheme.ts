@@ -1,6 +1,6 @@
 import { bech32 } from '@scure/base';
 import type { ChainDescription } from '@granary/shared/gen/granary/finance/v1/ChainDescription';
-import { simulatedChainPrefix } from '@granary/shared/play-money';
+import { simulatedChainPrefix } from '@granary/shared/money/play-money';
 import { watchNetwork } from '../../networks/watch-network';
 import type { PaymentMethod } from '../../networks/payment-method';
 import { ofWallets, type PaymentAddress, type Scheme } from '../../networks/scheme';

@@ -5,7 +5,7 @@ import {
   TransactionRefused,
   verifySignature,
   type UnverifiedTransfer,
-} from '@granary/shared/cosmos/read-transaction';
+} from '@granary/shared/money/cosmos/read-transaction';
 import type { ExactPayment, Requirement } from '../../verify/envelope';
 import type { ExactVerifier } from '../../verify/exact-verifier';
 import type { Members } from '../../verify/members';

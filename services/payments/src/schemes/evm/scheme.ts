@@ -1,5 +1,5 @@
 import { wrongConfig } from '@granary/shared/config';
-import { playMoneyNetwork } from '@granary/shared/play-money';
+import { playMoneyNetwork } from '@granary/shared/money/play-money';
 import type { PaymentAddress, Scheme } from '../../networks/scheme';
 import { checksummed, isEvmNetwork, lowerAllCapitals, readEvmAddress } from './address';
 import { keysOfShortName, parseEvmAssets } from './assets';

@@ -1,6 +1,6 @@
 import { keccak_256 } from '@noble/hashes/sha3';
 import type { Task } from '@granary/shared/concurrency/time-slicing';
-import { isLowS, recoverPublicKey } from '@granary/shared/secp256k1';
+import { isLowS, recoverPublicKey } from '@granary/shared/money/secp256k1';
 import { assetKeyOf, type EvmAsset } from './assets';
 import { authorizationDigest, domainSeparatorOf, type Authorization } from './eip3009';
 import type { ExactPayment, Requirement } from '../../verify/envelope';

@@ -10,7 +10,7 @@ import type {
   SettlementNetwork,
   SettlementTransaction,
 } from '../../networks/settlement-network';
-import { playMoneyNetwork } from '@granary/shared/play-money';
+import { playMoneyNetwork } from '@granary/shared/money/play-money';
 import type { PaymentProblem, UnsentPayment } from '../../networks/quoted-network';
 import { spelledOnce } from '../evm/address';
 import { expired, insufficientFunds } from '../evm/problems';

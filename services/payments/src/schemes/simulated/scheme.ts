@@ -1,4 +1,4 @@
-import { playMoneyNetwork } from '@granary/shared/play-money';
+import { playMoneyNetwork } from '@granary/shared/money/play-money';
 import type { Scheme } from '../../networks/scheme';
 import { lowerAllCapitals } from '../evm/address';
 import { assetKeyOf, parseEvmAssets } from '../evm/assets';

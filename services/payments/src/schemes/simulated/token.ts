@@ -1,4 +1,4 @@
-import { playMoneyNetwork } from '@granary/shared/play-money';
+import { playMoneyNetwork } from '@granary/shared/money/play-money';
 import type { EvmAsset } from '../evm/assets';
 
 /** The address that payments for it go to. Nobody has its key. */

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { Cancellation } from '../src/concurrency/cancellation';
-import { createLogger } from '../src/logger';
+import { Cancellation } from '@granary/shared/concurrency/cancellation';
+import { createLogger } from '@granary/shared/logger';
 import { queryUntilAborted } from '../src/postgres/cancellable';
-import { createPool, type Pool } from '../src/postgres/pool';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/testing/database';
 
 let pool: Pool;

@@ -1,5 +1,5 @@
 import { DatabaseError } from 'pg';
-import { headerBytes } from './messages';
+import { headerBytes } from '@granary/shared/postgres/wire/messages';
 import type { Row } from './rows';
 
 /** Postgres itself has no value larger than 1 GiB; more is no message. */

@@ -1,4 +1,4 @@
-import type { RowReader } from '../wire/rows';
+import type { RowReader } from './rows';
 
 /**
  * A first row that statements have in common. Of those that are sent together on a connection the first reads it, for the

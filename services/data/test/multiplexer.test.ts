@@ -1,7 +1,7 @@
 import { Pool } from 'pg';
 import { fromPostgres, isConnectionError, sqlState } from '@granary/shared/postgres/errors';
-import type { Multiplexer, MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
-import type { Row } from '@granary/shared/postgres/wire/rows';
+import type { Multiplexer, MultiplexerOptions } from '../src/postgres/multiplexer';
+import type { Row } from '../src/postgres/rows';
 import type { StatementValue } from '@granary/shared/postgres/wire/values';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';

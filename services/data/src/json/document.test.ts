@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { checkProperty } from '@granary/testing/properties';
 import { compileWatch, documentSizeMaxBytes, readDocument, scalarAt, spliceText, textAt } from './document';
 import type { ScannedDocument } from './document';
-import { JsonError } from './error';
-import { JsonReader } from './reader';
-import { JsonNumber } from './value';
+import { JsonError } from '@granary/shared/json/error';
+import { JsonReader } from '@granary/shared/json/reader';
+import { JsonNumber } from '@granary/shared/json/value';
 
 const nothing = compileWatch([]);
 

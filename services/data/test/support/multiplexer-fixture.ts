@@ -1,7 +1,7 @@
 import { Client, type DatabaseError } from 'pg';
 import { pino } from 'pino';
-import { Multiplexer, type MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
-import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
+import { Multiplexer, type MultiplexerOptions } from '../../src/postgres/multiplexer';
+import type { Row, RowReader } from '../../src/postgres/rows';
 import type { StatementValue } from '@granary/shared/postgres/wire/values';
 
 export type Texts = (string | null)[][];

@@ -1,5 +1,5 @@
-import { Semaphore } from '../../concurrency/semaphore';
-import { unavailable } from '../../errors';
+import { Semaphore } from '@granary/shared/concurrency/semaphore';
+import { unavailable } from '@granary/shared/errors';
 
 /** Free buffers that stay allocated. */
 const freeMax = 4;

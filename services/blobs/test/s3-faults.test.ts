@@ -7,7 +7,7 @@ import { limitMs, waitMs } from '@granary/testing/speed';
 import { startOwnMinio, type OwnMinio } from '../../e2e/support/own-minio';
 import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '@granary/testing/s3-bucket';
 import { describeWith } from '@granary/testing/stack';
-import { openS3Store } from '../src/objects/s3/store';
+import { openS3Store } from '../src/stores/s3/store';
 
 describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', () => {
   let minio: OwnMinio;

@@ -1,6 +1,6 @@
-import { ByteWriter } from '../byte-writer';
-import { CLOSE_BRACE, COLON, COMMA, LOWER_N, OPEN_BRACE, decodeString, sameBytes } from './bytes';
-import { JsonReader, type JsonType } from './reader';
+import { ByteWriter } from '@granary/shared/byte-writer';
+import { CLOSE_BRACE, COLON, COMMA, LOWER_N, OPEN_BRACE, decodeString, sameBytes } from '@granary/shared/json/bytes';
+import { JsonReader, type JsonType } from '@granary/shared/json/reader';
 
 /** Levels of a target and of a patch; documents and bodies have fewer. */
 const depthMax = 128;

@@ -1,5 +1,5 @@
-import { hashKey } from './bytes';
-import type { JsonReader } from './reader';
+import { hashKey } from '@granary/shared/json/bytes';
+import type { JsonReader } from '@granary/shared/json/reader';
 
 interface Entry<T> {
   readonly text: Buffer;

@@ -1,14 +1,19 @@
-import { Backoff } from '../../concurrency/backoff';
-import { ServiceError } from '../../errors';
-import type { Logger } from '../../logger';
+import { Backoff } from '@granary/shared/concurrency/backoff';
+import { ServiceError } from '@granary/shared/errors';
+import type { Logger } from '@granary/shared/logger';
 import { MultiplexedConnection, unsent, type PendingStatement } from './connection';
 import { Queue } from './queue';
 import type { SharedRow, SharingReader } from './shared-row';
-import { connectionConfig, connectionLifetimeMs, statementTimeoutMs, type PoolOptions } from '../pool';
-import { StatementNames } from '../prepared';
-import { silenceGraceMs } from '../silence-watch';
-import type { RowReader } from '../wire/rows';
-import type { StatementValue } from '../wire/values';
+import {
+  connectionConfig,
+  connectionLifetimeMs,
+  statementTimeoutMs,
+  type PoolOptions,
+} from '@granary/shared/postgres/pool';
+import { StatementNames } from '@granary/shared/postgres/prepared';
+import { silenceGraceMs } from '@granary/shared/postgres/silence-watch';
+import type { RowReader } from './rows';
+import type { StatementValue } from '@granary/shared/postgres/wire/values';
 
 const defaultWindow = 32;
 const defaultWaitingMax = 4_096;

@@ -1,6 +1,6 @@
-import { Backoff, pause } from '../../concurrency/backoff';
-import { unavailable } from '../../errors';
-import { storageFull } from '../../health/storage-monitor';
+import { Backoff, pause } from '@granary/shared/concurrency/backoff';
+import { unavailable } from '@granary/shared/errors';
+import { storageFull } from '@granary/shared/health/storage-monitor';
 
 /** The store failed or is overloaded: a status 408, 429 or 5xx, or a timeout. The same request may succeed later. */
 export class StoreFailure extends Error {

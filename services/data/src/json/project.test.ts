@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { checkProperty } from '@granary/testing/properties';
-import { JsonError } from './error';
+import { JsonError } from '@granary/shared/json/error';
 import { compileProjection, project } from './project';
-import { readJson } from './value';
+import { readJson } from '@granary/shared/json/value';
 
 function select(json: unknown, text: string): string {
   return project(text, compileProjection(readJson(Buffer.from(JSON.stringify(json)), { maxDepth: 100 })));

@@ -1,10 +1,10 @@
-import { ByteWriter } from '../byte-writer';
+import { ByteWriter } from '@granary/shared/byte-writer';
 import { arrayStep } from './document';
-import { JsonError } from './error';
+import { JsonError } from '@granary/shared/json/error';
 import { KeyTable } from './key-table';
-import { computedDigitsMax } from './number-range';
-import { JsonReader } from './reader';
-import type { JsonValue } from './value';
+import { computedDigitsMax } from '@granary/shared/json/number-range';
+import { JsonReader } from '@granary/shared/json/reader';
+import type { JsonValue } from '@granary/shared/json/value';
 
 /** Steps of a path in a select. */
 export const selectDepthMax = 64;

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { QueryConfig, QueryResult } from 'pg';
-import { ServiceError } from '../errors';
-import type { CancelSignal } from '../concurrency/cancellation';
-import { cancelDeadline, startDeadline } from '../concurrency/deadlines';
-import { sqlState } from './errors';
-import type { Connection, Pool } from './pool';
+import { ServiceError } from '@granary/shared/errors';
+import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
+import { cancelDeadline, startDeadline } from '@granary/shared/concurrency/deadlines';
+import { sqlState } from '@granary/shared/postgres/errors';
+import type { Connection, Pool } from '@granary/shared/postgres/pool';
 
 /** A statement as it goes to pg. */
 export type Statement = QueryConfig;

@@ -1,6 +1,6 @@
 import { isConnectionError, sqlState } from '@granary/shared/postgres/errors';
-import { MessageReader } from '@granary/shared/postgres/wire/message-reader';
-import type { Multiplexer, MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
+import { MessageReader } from '../src/postgres/message-reader';
+import type { Multiplexer, MultiplexerOptions } from '../src/postgres/multiplexer';
 import { superuserUrl, testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { ConfigError } from '../../config';
+import { ConfigError } from '@granary/shared/config';
 import { S3Bucket, type S3Options } from './client';
 import { PartBuffers } from './part-buffers';
 import { S3Download } from './download';

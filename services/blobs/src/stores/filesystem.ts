@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { unavailable } from '../errors';
-import { storageFull } from '../health/storage-monitor';
+import { unavailable } from '@granary/shared/errors';
+import { storageFull } from '@granary/shared/health/storage-monitor';
 import { writeNewFile } from './new-file';
 import { createMeasure, type ObjectStore, type ReceivedObject } from './store';
 

@@ -1,6 +1,6 @@
-import type { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
-import type { SharingReader } from '@granary/shared/postgres/multiplexer/shared-row';
-import type { Row } from '@granary/shared/postgres/wire/rows';
+import type { Multiplexer } from '../src/postgres/multiplexer';
+import type { SharingReader } from '../src/postgres/shared-row';
+import type { Row } from '../src/postgres/rows';
 import { testDatabase } from '@granary/testing/database';
 import { openMultiplexer, readOne } from './support/multiplexer-fixture';
 

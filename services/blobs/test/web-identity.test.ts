@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 // eslint-disable-next-line no-restricted-imports -- keys with a session token, for the stand-in of a token service to give out
 import { AssumeRoleProvider } from 'minio/dist/main/AssumeRoleProvider.js';
-import { webIdentityKeys } from '@granary/shared/objects/s3/web-identity';
+import { webIdentityKeys } from '../src/stores/s3/web-identity';
 import { chunksOf, openTestStore, readAll } from '@granary/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/testing/stack';
 

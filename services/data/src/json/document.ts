@@ -1,8 +1,8 @@
 import { KeyTable } from './key-table';
-import { hashKey } from './bytes';
-import { JsonError } from './error';
-import type { JsonReader, JsonType } from './reader';
-import { JsonNumber } from './value';
+import { hashKey } from '@granary/shared/json/bytes';
+import { JsonError } from '@granary/shared/json/error';
+import type { JsonReader, JsonType } from '@granary/shared/json/reader';
+import { JsonNumber } from '@granary/shared/json/value';
 
 /** Levels of objects and arrays in a document; its own object is the first. */
 export const documentDepthMax = 64;

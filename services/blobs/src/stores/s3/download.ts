@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
-import { unavailable } from '../../errors';
+import { unavailable } from '@granary/shared/errors';
 import type { S3Bucket } from './client';
 import type { ByteRange } from '../store';
 
