@@ -1,7 +1,7 @@
 /**
- * The map of the code. A room is a folder: the files directly in it. Each package lists its rooms from the ground up, and a
- * room imports from itself and from rooms listed before it, never from one listed after. Files directly in `src` are
- * leaves, which every room may import, or the roof, which puts the rooms together and which no room imports.
+ * The map of the code. A room is a folder: the files directly in it. Each package lists its rooms from the ground up,
+ * and a room imports from itself and from rooms listed before it, never from one listed after. Files directly in `src`
+ * are leaves, which every room may import, or the roof, which puts the rooms together and which no room imports.
  * `npm run lint` checks it; `npm run rooms` draws it (docs/rooms.svg).
  */
 export const rooms = {

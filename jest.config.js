@@ -2,7 +2,10 @@ const { existsSync, readdirSync } = require('node:fs');
 const stackSuites = require('./services/e2e/stack-suites.json');
 
 const folders = ['front-door', 'paying', 'operations'];
-/** Patterns of the suites that are not on the stack in this run. Before the first build nothing says which; then none is there. */
+/**
+ * Patterns of the suites that are not on the stack in this run. Before the first build nothing says which; then none is
+ * there.
+ */
 function suitesNotOnStack() {
   if (!existsSync(`${__dirname}/services/testing/dist/stack-turn.js`)) return ['/services/e2e/'];
   const { isOnStackNow } = require('@granary/testing/stack-turn');
@@ -45,7 +48,8 @@ module.exports = {
     { ...common, displayName: 'unit', testMatch: ['<rootDir>/services/*/src/**/*.test.ts'] },
     { ...common, displayName: 'service', testMatch: suitesIn('*/test') },
     { ...common, displayName: 'front', testMatch: suitesIn(...folders.map((folder) => `e2e/${folder}`)) },
-    // Those of these suites that are on a process per service, Kafka and MinIO in this run, see testing/src/stack-turn.ts.
+    // Those of these suites that are on a process per service, Kafka and MinIO in this run, see
+    // testing/src/stack-turn.ts.
     {
       ...common,
       displayName: 'stack',

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 
 /**
- * Forwards SIGINT and SIGTERM to a child, so that it ends before this process does. Call what this returns once the child
- * has ended: it removes the handlers and, if there was a signal, sends it to this process again and returns true.
+ * Forwards SIGINT and SIGTERM to a child, so that it ends before this process does. Call what this returns once the
+ * child has ended: it removes the handlers and, if there was a signal, sends it to this process again and returns true.
  */
 export function forwardSignals(child) {
   let received;
@@ -20,8 +20,9 @@ export function forwardSignals(child) {
 }
 
 /**
- * Runs a program to its end and returns `{ code, output, stdout }`, where `output` has both of its streams. A signal that
- * ends this process ends the program first; `show` passes its output through as it is written. The abort of `signal` kills it.
+ * Runs a program to its end and returns `{ code, output, stdout }`, where `output` has both of its streams. A signal
+ * that ends this process ends the program first; `show` passes its output through as it is written. The abort of
+ * `signal` kills it.
  * @param {string} command
  * @param {string[]} args
  * @param {{ cwd?: string, env?: NodeJS.ProcessEnv, show?: boolean, signal?: AbortSignal }} [options]

@@ -1,4 +1,5 @@
-// Compiles the token of the tests on EVM networks. With --check it only says whether the stored bytecode is that of the source.
+// Compiles the token of the tests on EVM networks. With --check it only says whether the stored bytecode is that of the
+// source.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';

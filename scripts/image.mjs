@@ -23,8 +23,8 @@ export const runConfig = (userId) => ({
 });
 
 /**
- * Builds the image of a built checkout, which may be of another release: its own program says which files are in it. Returns
- * `{digest, bytes}`, see `writeImage`.
+ * Builds the image of a built checkout, which may be of another release: its own program says which files are in it.
+ * Returns `{digest, bytes}`, see `writeImage`.
  */
 export async function buildImage(root, { output, reference }) {
   const { stageApplication } = await import(pathToFileURL(path.join(root, 'scripts/image/application.mjs')).href);

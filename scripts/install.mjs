@@ -13,9 +13,9 @@ const runPackages = ['--omit=dev', '--workspace=services/local'];
 const lockPollMs = 200;
 
 /**
- * Installs the packages of the lock file that are missing: `run` for what runs and builds, `all` for the tests too, which
- * satisfies both. Install scripts of packages are not run: none is needed, and an npm that blocks them must not prevent the
- * start.
+ * Installs the packages of the lock file that are missing: `run` for what runs and builds, `all` for the tests too,
+ * which satisfies both. Install scripts of packages are not run: none is needed, and an npm that blocks them must not
+ * prevent the start.
  */
 export async function installWhenNeeded(root, say, packages = 'all') {
   if (missingPlaces(root, packages).length === 0) return;

@@ -10,14 +10,18 @@ import { reportVariable } from './test/reporter.mjs';
 /** @import { SuiteResult } from './test/reporter.mjs' */
 
 const root = path.dirname(import.meta.dirname);
-/** From the start of this process to the end of every run of jest. CI, which ends itself after 90 minutes, does more after it. */
+/**
+ * From the start of this process to the end of every run of jest. CI, which ends itself after 90 minutes, does more
+ * after it.
+ */
 export const runTimeoutMs = Number(process.env.TEST_TIMEOUT_MINUTES || 75) * 60_000;
 /** From the end of the last suite to the end of the process, which stops what all suites share. */
 const exitTimeoutMs = 90_000;
 
 /**
- * Runs jest with these arguments and returns the result of each suite that has ended. `problem` says what is wrong with the run
- * as a whole: it hung, so that it was ended and its remaining processes are listed, or jest failed without a failure of a suite.
+ * Runs jest with these arguments and returns the result of each suite that has ended. `problem` says what is wrong with
+ * the run as a whole: it hung, so that it was ended and its remaining processes are listed, or jest failed without a
+ * failure of a suite.
  * @param {string[]} args @param {object} [options]
  * @param {NodeJS.ProcessEnv} [options.env]
  * @param {number} [options.untilMs] when it is ended at the latest, from the start of this process

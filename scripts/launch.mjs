@@ -54,8 +54,8 @@ function checkPort(flag, value) {
 const isPort = (value) => /^\d{1,5}$/.test(value) && Number(value) <= 65_535;
 
 /**
- * Throws a sentence if the address of `npm start` cannot be listened on, before anything is installed, built or created.
- * The service checks it again, when it takes it.
+ * Throws a sentence if the address of `npm start` cannot be listened on, before anything is installed, built or
+ * created. The service checks it again, when it takes it.
  */
 export async function checkAddress() {
   const [host, port] = [process.env.HOST || '127.0.0.1', process.env.PORT || '8080'];
@@ -91,8 +91,8 @@ export function readEnvFile() {
 }
 
 /**
- * Installs the packages and builds the programs where that is not done yet, and says so. `packages`: `run` for those of the
- * services, `all` for those of the tests too; all of them satisfy `run`.
+ * Installs the packages and builds the programs where that is not done yet, and says so. `packages`: `run` for those of
+ * the services, `all` for those of the tests too; all of them satisfy `run`.
  */
 export async function prepare(packages = 'run') {
   // The default data directory is in the project, regardless of the current directory.

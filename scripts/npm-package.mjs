@@ -5,8 +5,8 @@ import { runChild } from './child.mjs';
 import { npm } from './npm.mjs';
 
 /**
- * Returns the path of one file of a package of npm that is not installed with the others, because few need it. It is kept in
- * the cache. Throws an error if the package is not the one with this digest. Needs a built checkout.
+ * Returns the path of one file of a package of npm that is not installed with the others, because few need it. It is
+ * kept in the cache. Throws an error if the package is not the one with this digest. Needs a built checkout.
  */
 export async function fileOfPackage({ name, version, integrity }, file) {
   const { installOnce } = await import('@granary/local/stack/cache');

@@ -8,7 +8,9 @@ const root = path.dirname(import.meta.dirname);
 /** @type {Map<string, string[]>} */
 const importsOf = new Map();
 
-/** The files of this repository that a file imports. @param {string} file its path from the root, as are those returned */
+/**
+ * The files of this repository that a file imports. @param {string} file its path from the root, as are those returned
+ */
 function readImports(file) {
   const known = importsOf.get(file);
   if (known) return known;
@@ -52,8 +54,9 @@ export function projectOf(suite) {
 }
 
 /**
- * What is wrong with the lists that name suites, a sentence each: a suite whose cases are generated is in `services/proofs.json`, so that a
- * counterexample counts as one, what the lists name exists, and the budgets are within theirs.
+ * What is wrong with the lists that name suites, a sentence each: a suite whose cases are generated is in
+ * `services/proofs.json`, so that a counterexample counts as one, what the lists name exists, and the budgets are
+ * within theirs.
  */
 function checkLists() {
   const proofs = readProofs();

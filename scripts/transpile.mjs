@@ -8,7 +8,9 @@ import { phase } from './phase.mjs';
 
 const require = createRequire(import.meta.url);
 
-/** As jest translates the tests (jest.config.js), but `import()` stays what Node has, and maps are files of their own. */
+/**
+ * As jest translates the tests (jest.config.js), but `import()` stays what Node has, and maps are files of their own.
+ */
 const options = {
   swcrc: false,
   configFile: false,
@@ -23,10 +25,10 @@ const options = {
 const unused = /\.test\.ts$|\.d\.ts$|^gen\//;
 
 /**
- * Translates `src` of every service to JavaScript in `dist`, and copies its JSON, without judging types, which `npm run
- * types` does. Only files that have changed are written, each by a rename, and what has no source is deleted: a build that
- * was killed is completed by the next one, and two at once do not disturb each other. Throws an error that lists all files
- * that are no TypeScript.
+ * Translates `src` of every service to JavaScript in `dist`, and copies its JSON, without judging types, which
+ * `npm run types` does. Only files that have changed are written, each by a rename, and what has no source is deleted:
+ * a build that was killed is completed by the next one, and two at once do not disturb each other. Throws an error that
+ * lists all files that are no TypeScript.
  */
 export async function transpile(root, say = () => {}) {
   const services = readdirSync(path.join(root, 'services'))

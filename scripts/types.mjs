@@ -10,7 +10,9 @@ const shared = path.join(root, 'services/shared');
 /** A file without services is generated with those that import it. */
 const hasService = (proto) => /^service /m.test(readFileSync(path.join(root, 'protos', proto), 'utf8'));
 
-/** Generates the types of the protos, if these have changed. Only those who judge types need them: the programs do not. */
+/**
+ * Generates the types of the protos, if these have changed. Only those who judge types need them: the programs do not.
+ */
 export async function generateTypes() {
   const protos = readdirSync(path.join(root, 'protos'), { recursive: true })
     .filter((file) => file.endsWith('.proto'))

@@ -30,9 +30,10 @@ const reads = {
 
 /**
  * Starts Granary in one process, with collections of each size, and measures their reads alternately, one request at a
- * time. Returns `{reads: {title: {size: ms, …, ratio, blocks: {size: blocks, …}}}, cursor: {first, far, ratio, blocks}}`:
- * medians of milliseconds, and of their ratio in a round; and the blocks that Postgres reads for a request, which depend on
- * no other load of the machine.
+ * time. Returns
+ * `{reads: {title: {size: ms, …, ratio, blocks: {size: blocks, …}}}, cursor: {first, far, ratio, blocks}}`: medians of
+ * milliseconds, and of their ratio in a round; and the blocks that Postgres reads for a request, which depend on no
+ * other load of the machine.
  */
 export async function measureGrowth(tools, options) {
   const { directory, started, postgres } = tools;

@@ -45,8 +45,8 @@ const finds = {
 
 /**
  * Starts Granary in one process and a process with the expert's statements, with the same records. Both are measured
- * alternately, one request at a time. Returns, for each depth, `{granary, expert, ratio}`: medians of milliseconds, and of
- * their ratio in a round.
+ * alternately, one request at a time. Returns, for each depth, `{granary, expert, ratio}`: medians of milliseconds, and
+ * of their ratio in a round.
  */
 export async function measureJoins(tools, { rounds, seconds }) {
   const { directory, started, postgres, postgresPid } = tools;

@@ -5,7 +5,9 @@ import { median, table } from './report.mjs';
 
 const run = promisify(execFile);
 
-/** Of pgbench's simple updates, of the rate of spread transfers, in milliseconds, and of the rate before the history. */
+/**
+ * Of pgbench's simple updates, of the rate of spread transfers, in milliseconds, and of the rate before the history.
+ */
 const wanted = { spread: 4, hot: 0.8, p99Ms: 20, history: 1.1 };
 const historyEntries = 1_000_000;
 const pgbenchScale = 20;
@@ -14,8 +16,8 @@ const pgbenchClients = 16;
 export const ledgerTitle = 'ledger: transfers between 20,000 wallets, beside pgbench -N on the same server';
 
 /**
- * Measures transfers per second, spread and with one hot account, in batches and singly; the 99th percentile at half of the
- * rate; and the rate after a million more entries. Each round runs everything once, pgbench too. Returns medians.
+ * Measures transfers per second, spread and with one hot account, in batches and singly; the 99th percentile at half of
+ * the rate; and the rate after a million more entries. Each round runs everything once, pgbench too. Returns medians.
  */
 export async function measureLedger(tools, { rounds, seconds }) {
   const { postgres, started } = tools;

@@ -22,9 +22,10 @@ const sipMs = 50;
  *
  * `run` takes `{port, method, path, headers, body, statuses, connections, seconds, requestsMax, firstNumber}`. A path
  * may contain `{owner}` or `{category}`, which iterate over all values, or `{id}`: of new documents, or of the first
- * `ids` ones. A body is `{prefix, suffix, documents}` with new documents in each request, `{text}`, or `{bytes}`. With `perSecond` requests are due at that rate; if no connection is
- * free, the wait counts towards the latency. Time begins when all connections are open and, with `greeting`, a path,
- * after a HEAD of that path on each. Returns `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
+ * `ids` ones. A body is `{prefix, suffix, documents}` with new documents in each request, `{text}`, or `{bytes}`. With
+ * `perSecond` requests are due at that rate; if no connection is free, the wait counts towards the latency. Time begins
+ * when all connections are open and, with `greeting`, a path, after a HEAD of that path on each. Returns
+ * `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
  */
 async function run(load) {
   const nextRequest = requestsOf(load);

@@ -99,7 +99,9 @@ function positive(text, flag) {
   return Number(text);
 }
 
-/** Divides what `--only` names into runs, cases and cases with processes of their own, and keeps the sides they need. */
+/**
+ * Divides what `--only` names into runs, cases and cases with processes of their own, and keeps the sides they need.
+ */
 function chooseSides(options) {
   options.cases = options.only.filter((name) => cases.includes(name));
   options.ownCases = options.only.filter((name) => name in ownCases);

@@ -30,7 +30,9 @@ serve({
       await client.query('vacuum (analyze)').finally(() => client.end());
     }
   },
-  /** Blocks that the statements of a database have read, in memory or not, as far as its connections have reported them. */
+  /**
+   * Blocks that the statements of a database have read, in memory or not, as far as its connections have reported them.
+   */
   blocksRead: async (database) => {
     const client = new pg.Client({ connectionString: postgres.url('postgres') });
     await client.connect();

@@ -20,8 +20,8 @@ const measured = {
 };
 
 /**
- * Measures reads with a price beside the same without. Returns `{name: {perSecond, ratio, cpuRatio, cpuUs}}`, medians of the
- * rounds; `cpuRatio` is that of the processor time of all processes, the other way round.
+ * Measures reads with a price beside the same without. Returns `{name: {perSecond, ratio, cpuRatio, cpuUs}}`, medians
+ * of the rounds; `cpuRatio` is that of the processor time of all processes, the other way round.
  */
 export async function measurePrices({ load, postgresPid }, side, { rounds, seconds }) {
   const requests = await requestsOf(load, side);
@@ -63,7 +63,10 @@ const medians = (each) => ({
   ),
 });
 
-/** The requests of the runs: of an app without prices, of one where other reads cost something, and of one with a price, which a fourth app pays. */
+/**
+ * The requests of the runs: of an app without prices, of one where other reads cost something, and of one with a price,
+ * which a fourth app pays.
+ */
 async function requestsOf(load, side) {
   const apps = {};
   for (const name of ['plain', 'unpriced', 'priced']) {

@@ -16,8 +16,9 @@ const app = 'purged';
 export const purgeTitle = `purge: ${writers} writers of an app while documents past their retention are purged from another collection of it`;
 
 /**
- * Measures writers alone and while a purge of the same app runs, alternately. The documents that are purged are dated back in the
- * database. Returns medians: `{alone, beside, ratio}` in writes per second, and `purged` documents per second.
+ * Measures writers alone and while a purge of the same app runs, alternately. The documents that are purged are dated
+ * back in the database. Returns medians: `{alone, beside, ratio}` in writes per second, and `purged` documents per
+ * second.
  */
 export async function measurePurge(tools, { rounds, seconds }) {
   const { directory, started, postgres, postgresPid } = tools;

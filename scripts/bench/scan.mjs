@@ -16,8 +16,8 @@ export const scanTitle =
 
 /**
  * Starts Granary in one process and a process with the expert's statement, with the same documents, and measures both
- * alternately, one request at a time. Returns `{granary, expert, ratio}`: medians of milliseconds, and of their ratio in a
- * round.
+ * alternately, one request at a time. Returns `{granary, expert, ratio}`: medians of milliseconds, and of their ratio
+ * in a round.
  */
 export async function measureScan(tools, options) {
   const { directory, started, postgres } = tools;

@@ -15,8 +15,8 @@ const sentence =
 const text = sentence.repeat(4);
 
 /**
- * Starts Granary in one process, with two collections that differ in the index only, and writes to both alternately. Returns
- * `{without, with, ratio}`: p99 in milliseconds, medians of the rounds, and the median of its ratio in a round.
+ * Starts Granary in one process, with two collections that differ in the index only, and writes to both alternately.
+ * Returns `{without, with, ratio}`: p99 in milliseconds, medians of the rounds, and the median of its ratio in a round.
  */
 export async function measureSearch(tools, { rounds, seconds }) {
   const { directory, started, postgres, postgresPid } = tools;

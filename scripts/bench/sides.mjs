@@ -26,9 +26,9 @@ const starts = { embedded: startEmbedded, split: startSplit, usual: startBaselin
 /**
  * Starts one side, with its own databases on the shared Postgres. Returns `requests` by name of the run, `processes` by
  * name, `count(collection)`, and `prefix`, with which the names of its databases begin. `wantsComposite`: whether to
- * try a composite index. `settings`: of services, by their names, in one process. `started` is called with each process at once, so that it can be stopped even if the start
- * fails later. The same side may be started again `as` another one, with the settings of another object store or
- * another environment.
+ * try a composite index. `settings`: of services, by their names, in one process. `started` is called with each process
+ * at once, so that it can be stopped even if the start fails later. The same side may be started again `as` another
+ * one, with the settings of another object store or another environment.
  */
 export async function startSide(
   name,
@@ -97,7 +97,10 @@ async function granarySide(port, children, { operatorKey }) {
   return { port, url, children, requests, prepare, count, blobRequests, openApp, operatorHeaders };
 }
 
-/** An app with its key: headers with it, the requests of its runs, its set-up of collections, and its count of documents. */
+/**
+ * An app with its key: headers with it, the requests of its runs, its set-up of collections, and its count of
+ * documents.
+ */
 async function makeApp(url, app, operatorKey) {
   const made = await fetchJson(`${url}/api/applications`, {
     body: { app_id: app, name: 'Bench' },

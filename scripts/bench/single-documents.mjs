@@ -5,7 +5,10 @@ import { bulkSize } from './runs.mjs';
 /** Documents that are read and changed; more than one run changes, so that few are changed twice. */
 const documentCount = 100_000;
 
-/** Each with what it is compared with in the same round, and how much of that is wanted; `sameAs`: the run of another row. */
+/**
+ * Each with what it is compared with in the same round, and how much of that is wanted; `sameAs`: the run of another
+ * row.
+ */
 const measured = {
   insert: { title: '/store of one document', connections: 32, documents: 1 },
   put: { title: 'PUT of a new document', connections: 32, documents: 1, of: 'insert', wanted: 0.9 },
@@ -25,8 +28,9 @@ const measured = {
 };
 
 /**
- * Measures requests for single documents, batches and unchanged pages beside `/store` and reads of the same round, in an app of their
- * own. Returns `{name: {perSecond, ratio, cpuUs}}`, medians of the rounds; a batch and a bulk count as one request.
+ * Measures requests for single documents, batches and unchanged pages beside `/store` and reads of the same round, in
+ * an app of their own. Returns `{name: {perSecond, ratio, cpuUs}}`, medians of the rounds; a batch and a bulk count as
+ * one request.
  */
 export async function measureSingleDocuments({ load, postgresPid }, side, { rounds, seconds }) {
   const { requests, prepare } = await side.openApp('single');

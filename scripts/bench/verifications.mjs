@@ -15,7 +15,9 @@ const schemes = {
 
 export const verificationsTitle = 'verifications: x402 payments a second of a core, beside the official facilitators';
 
-/** Verifications a second of processor time by scheme, with the ratio to what is beside it in the same round; medians. */
+/**
+ * Verifications a second of processor time by scheme, with the ratio to what is beside it in the same round; medians.
+ */
 export async function measureVerifications({ started }, { rounds, seconds }) {
   const [native, inWebAssembly] = await Promise.all([
     startVerifier(started),

@@ -37,9 +37,9 @@ async function until(holds) {
 }
 
 /**
- * Measures, over 100,000 documents, reading a live view beside computing it by hand, a full refresh of a lazy view beside
- * Postgres's own of the same rows, and single writes alone and beside a bulk load of the same app, which has a live view.
- * Returns `{title: {ours, other, ratio, wanted}}`, in milliseconds.
+ * Measures, over 100,000 documents, reading a live view beside computing it by hand, a full refresh of a lazy view
+ * beside Postgres's own of the same rows, and single writes alone and beside a bulk load of the same app, which has a
+ * live view. Returns `{title: {ours, other, ratio, wanted}}`, in milliseconds.
  */
 export async function measureReads(tools, side, query, options) {
   const app = { ...(await side.openApp(appName)), nextNumber: documents };

@@ -36,8 +36,9 @@ const flat = { from: 'one document, 10,000 stored', to: 'one document, 1,000,000
 
 /**
  * Writes to the collection with live views, beside the same writes without: `documents` are there before, `connections`
- * write, `wanted` is the most that the ratio of the median latency may be, and `wantedUs` the most of Postgres's processor
- * time that the views may take of a document. `sources`: the collections of the views, all with so many documents.
+ * write, `wanted` is the most that the ratio of the median latency may be, and `wantedUs` the most of Postgres's
+ * processor time that the views may take of a document. `sources`: the collections of the views, all with so many
+ * documents.
  */
 const measured = {
   'one document, 10,000 stored': { ...single, documents: 10_000 },
@@ -63,8 +64,8 @@ export const viewsTitle = 'views: writes with live views, beside the same withou
 
 /**
  * Starts Granary in one process and measures each case in two apps that differ in the views only, alternately. Returns
- * `{title: {without, with, ratio, cpuUs}}`: p50 in milliseconds, medians of the rounds, the median of its ratio in a round,
- * and the processor time of Postgres that the views take of a document.
+ * `{title: {without, with, ratio, cpuUs}}`: p50 in milliseconds, medians of the rounds, the median of its ratio in a
+ * round, and the processor time of Postgres that the views take of a document.
  */
 export async function measureViews(tools, options) {
   const { directory, started, postgres } = tools;

@@ -19,7 +19,10 @@ Without options it uses the demo app of the Granary started here by npm start or
 
 const flags = { '--url': 'GRANARY_URL', '--app': 'GRANARY_APP', '--key': 'GRANARY_KEY', '--data-dir': 'DATA_DIR' };
 
-/** `{url, app, key}` from the flags, else the environment, else the data directory, after `prepare`; undefined for --help. */
+/**
+ * `{url, app, key}` from the flags, else the environment, else the data directory, after `prepare`; undefined for
+ * --help.
+ */
 export async function readOptions(args, environment) {
   if (args.some((arg) => arg === '--help' || arg === '-h')) return undefined;
   const given = { ...environment };

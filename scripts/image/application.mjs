@@ -10,8 +10,9 @@ const scripts = ['bus-topics', 'dead-letters', 'ledger-verify', 'payouts'];
 const unread = /\.(d\.[cm]?ts|[cm]?ts|map|md|markdown|flow|tsbuildinfo)$|^\.package-lock\.json$/i;
 
 /**
- * Puts the built services with their production packages into the folder `target`, as they are in the image: `granary.mjs`,
- * `services/`, `protos/`, `node_modules/` and `sbom.spdx.json`, with what else is in the image. `root` is a built checkout.
+ * Puts the built services with their production packages into the folder `target`, as they are in the image:
+ * `granary.mjs`, `services/`, `protos/`, `node_modules/` and `sbom.spdx.json`, with what else is in the image. `root`
+ * is a built checkout.
  */
 export async function stageApplication(root, target, others = []) {
   await installPackages(root, target);

@@ -31,9 +31,9 @@ async function digestOf(file) {
 }
 
 /**
- * Writes an image of `layers` (folders, the lowest first) to `file`: an OCI layout with the index that Docker reads too, so
- * `docker load`, `podman load` and `ctr images import` take it. `config` is its run configuration, `reference` its name with
- * a tag. Uses the folder `work`. Returns `{digest, bytes}`: of its manifest, and of the layers together.
+ * Writes an image of `layers` (folders, the lowest first) to `file`: an OCI layout with the index that Docker reads
+ * too, so `docker load`, `podman load` and `ctr images import` take it. `config` is its run configuration, `reference`
+ * its name with a tag. Uses the folder `work`. Returns `{digest, bytes}`: of its manifest, and of the layers together.
  */
 export async function writeImage(file, { reference, config, layers, work }) {
   const layout = path.join(work, 'layout');

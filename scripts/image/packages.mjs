@@ -2,8 +2,9 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
 /**
- * The software bill of materials of an installed tree in the format SPDX 2.3, from npm's record of it: no time and no random
- * name, so the same packages give the same text. `others` are `{name, version, license, purl}` of what npm has not installed.
+ * The software bill of materials of an installed tree in the format SPDX 2.3, from npm's record of it: no time and no
+ * random name, so the same packages give the same text. `others` are `{name, version, license, purl}` of what npm has
+ * not installed.
  */
 export function listPackages(recordFile, { name, version }, others) {
   const { packages } = JSON.parse(readFileSync(recordFile, 'utf8'));

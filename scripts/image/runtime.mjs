@@ -21,9 +21,9 @@ const nodePackages = {
 export const userId = 65532;
 
 /**
- * Puts what a program of Node needs of a system into the folder `target`: Node, the C and C++ libraries of this machine that
- * it is linked with, and an account that is not root. There is no shell, and no folder that this account can write to.
- * Returns what was put there, for the bill of materials.
+ * Puts what a program of Node needs of a system into the folder `target`: Node, the C and C++ libraries of this machine
+ * that it is linked with, and an account that is not root. There is no shell, and no folder that this account can write
+ * to. Returns what was put there, for the bill of materials.
  */
 export async function stageRuntime(target) {
   const node = await installNode();

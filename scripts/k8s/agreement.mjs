@@ -3,7 +3,9 @@ import { eventually } from './eventually.mjs';
 
 const settledWithinMs = 60_000;
 
-/** What is stored agrees with itself: the chain of commits, the ledger, and what services know of each other by events. */
+/**
+ * What is stored agrees with itself: the chain of commits, the ledger, and what services know of each other by events.
+ */
 export async function agrees(proof, { root }) {
   const { backends, cluster, app, url } = proof;
   const environment = [`GRANARY_URL=${url}`, `GRANARY_APP=${app.id}`, `GRANARY_KEY=${app.key}`];

@@ -12,8 +12,8 @@ const readyWithinMs = 60_000;
 const linesShown = 20;
 
 /**
- * The API server of Kubernetes with its store and nothing else, on loopback. It judges resources as that of a cluster does, and
- * needs no root. It ends with this process at the latest.
+ * The API server of Kubernetes with its store and nothing else, on loopback. It judges resources as that of a cluster
+ * does, and needs no root. It ends with this process at the latest.
  */
 export class ApiServer {
   /** `home` keeps the programs of Kubernetes, `state` is a folder of its own, `helm` the file of Helm. */
@@ -46,7 +46,10 @@ export class ApiServer {
     );
   }
 
-  /** Runs a program with the programs of Kubernetes in its path, and returns what it prints. Throws with its errors if it fails. */
+  /**
+   * Runs a program with the programs of Kubernetes in its path, and returns what it prints. Throws with its errors if
+   * it fails.
+   */
   async run(...command) {
     const within = '. "$0/env.sh"; PATH=$bin:$PATH exec "$@"';
     const options = { env: this.env, signal: this.signal };
@@ -62,8 +65,8 @@ export class ApiServer {
 }
 
 /**
- * What is proved without root: that an API server takes every values file of the chart. Returns how many steps `passed` and
- * `failed`, as the proof in a cluster does.
+ * What is proved without root: that an API server takes every values file of the chart. Returns how many steps `passed`
+ * and `failed`, as the proof in a cluster does.
  */
 export async function proveOnApiServer(root, { say, signal }) {
   const { cacheFolder } = await import('@granary/local/stack/cache');

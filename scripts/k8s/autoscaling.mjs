@@ -18,7 +18,9 @@ export async function startMetricsServer(cluster, { program, directory }) {
   await cluster.run('kubectl', '--namespace', 'kube-system', ...status);
 }
 
-/** Gateways are scaled from 2 to 4 by the processor time that clients cost, where each new one serves, and back to 2. */
+/**
+ * Gateways are scaled from 2 to 4 by the processor time that clients cost, where each new one serves, and back to 2.
+ */
 export async function autoscale(proof) {
   const set = {
     'resources.requests.cpu': '100m',

@@ -13,8 +13,8 @@ const minioPort = 9000;
 const propertiesFolder = '/etc/kafka';
 
 /**
- * Starts Postgres, Kafka, a broker with SCRAM that is its own controller, and MinIO, each in a pod with a volume. Returns what the
- * proofs use of Postgres, with the databases of the services.
+ * Starts Postgres, Kafka, a broker with SCRAM that is its own controller, and MinIO, each in a pod with a volume.
+ * Returns what the proofs use of Postgres, with the databases of the services.
  */
 export async function startBackendPods(cluster, { directory, programs, root, say }) {
   const { prepareMinio } = await import('@granary/local/stack/minio-server');

@@ -32,7 +32,10 @@ export async function createDatabases(cluster, url, sqlFile) {
   await cluster.run('env', ...passwords, 'psql', '-X', '-q', '-f', sqlFile, `${url}/postgres`);
 }
 
-/** Postgres and MinIO beside the pods, in the network of the cluster. A standby is started only where failovers are proved. */
+/**
+ * Postgres and MinIO beside the pods, in the network of the cluster. A standby is started only where failovers are
+ * proved.
+ */
 export class Backends {
   /** `sqlFile` makes the databases and their roles. */
   constructor(cluster, { directory, postgres, minio, sqlFile }) {

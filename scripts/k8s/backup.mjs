@@ -38,8 +38,8 @@ export async function backUp(proof, { directory, say }) {
 }
 
 /**
- * Restores the backup into another cluster, with an empty Postgres, by one command, as the README of the chart says. `replaceCluster` ends this
- * cluster and its Postgres, and starts others with the same Secrets and the same bucket.
+ * Restores the backup into another cluster, with an empty Postgres, by one command, as the README of the chart says.
+ * `replaceCluster` ends this cluster and its Postgres, and starts others with the same Secrets and the same bucket.
  */
 export async function restoreElsewhere(proof, { root, replaceCluster }) {
   const { cluster, backup } = proof;

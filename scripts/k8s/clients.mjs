@@ -5,9 +5,9 @@ import { operatorKey } from './backends.mjs';
 const trafficFile = path.join(path.dirname(fileURLToPath(import.meta.url)), 'traffic.mjs');
 
 /**
- * Starts clients of a gateway, see traffic.mjs: `writers`, which pause between their requests, by default not at all, and one of
- * each other kind but those that are `without`. `end` stops them and returns `{requests, requestsAt, kinds, written, uploaded,
- * failed, failures}`; `kill` stops them at once.
+ * Starts clients of a gateway, see traffic.mjs: `writers`, which pause between their requests, by default not at all,
+ * and one of each other kind but those that are `without`. `end` stops them and returns
+ * `{requests, requestsAt, kinds, written, uploaded, failed, failures}`; `kill` stops them at once.
  */
 export function startClients(cluster, { url, app, writers, pauseMs = 0, without = [] }) {
   const numbers = [writers, pauseMs].map(String);

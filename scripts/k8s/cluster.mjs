@@ -20,8 +20,8 @@ const startLimitMs = 120_000;
 const foreignStateMs = 86_400_000;
 
 /**
- * A real Kubernetes in namespaces of its own on this machine, by the scripts of deploy/kube. Root only. It ends with this
- * process at the latest.
+ * A real Kubernetes in namespaces of its own on this machine, by the scripts of deploy/kube. Root only. It ends with
+ * this process at the latest.
  */
 export class Cluster {
   /** `home` keeps the programs of Kubernetes, `helm` is the file of Helm. The abort of `signal` kills what it runs. */
@@ -50,7 +50,10 @@ export class Cluster {
     await this.script('up.sh');
   }
 
-  /** Removes what is left of processes that were killed together with their clusters. This one needs none of it to succeed. */
+  /**
+   * Removes what is left of processes that were killed together with their clusters. This one needs none of it to
+   * succeed.
+   */
   async removeAbandoned() {
     const { isAbandoned } = await import('@granary/local/stack/processes');
     mkdirSync(this.home, { recursive: true });
@@ -93,8 +96,8 @@ export class Cluster {
   }
 
   /**
-   * Starts a program in the network of the cluster that goes on, until this process ends. `name` is that of its log, which has
-   * its error output, and its output too unless `isPiped`.
+   * Starts a program in the network of the cluster that goes on, until this process ends. `name` is that of its log,
+   * which has its error output, and its output too unless `isPiped`.
    */
   start(name, command, { env = {}, isPiped = false } = {}) {
     const log = openSync(this.logFile(`${name}.log`), 'a');
@@ -112,8 +115,8 @@ export class Cluster {
   }
 
   /**
-   * For the report of a failure: what the pods do, the logs of those that were restarted or are not ready, and the ends of the
-   * logs of all that is not in a pod. Never throws.
+   * For the report of a failure: what the pods do, the logs of those that were restarted or are not ready, and the ends
+   * of the logs of all that is not in a pod. Never throws.
    */
   async describe() {
     this.signal = AbortSignal.timeout(describeLimitMs);

@@ -1,8 +1,8 @@
 const timeoutMs = 5_000;
 
 /**
- * The command by which a pod of the image tries connections to `targets`, as `{host, port}`, all at once. It prints a list of JSON:
- * `open`, `timeout`, as where a policy drops what comes, or the code of another error.
+ * The command by which a pod of the image tries connections to `targets`, as `{host, port}`, all at once. It prints a
+ * list of JSON: `open`, `timeout`, as where a policy drops what comes, or the code of another error.
  */
 export function connectCommand(targets) {
   const program = `const net = require('node:net');

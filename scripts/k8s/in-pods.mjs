@@ -14,8 +14,8 @@ const killedAt = Object.fromEntries(
 const blobBytes = 20_000_000;
 
 /**
- * Another cluster, with Postgres, Kafka and MinIO in pods too: the chart with events by Kafka loses and doubles nothing while pods
- * are killed, theirs among them.
+ * Another cluster, with Postgres, Kafka and MinIO in pods too: the chart with events by Kafka loses and doubles nothing
+ * while pods are killed, theirs among them.
  */
 export async function proveInPods({ cluster, chart, values, image, callersOf, backends }, parts) {
   const { directory, replaceCluster, root } = parts;

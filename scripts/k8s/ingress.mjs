@@ -16,8 +16,8 @@ const routedWithinMs = 30_000;
 const upload = { bytesPerSecond: 25_000, seconds: 80, secondsMin: 60 };
 
 /**
- * The demo and a slow upload, by an Ingress and by an HTTPRoute of a Gateway at once, each with its own host name, while the
- * network policies admit nobody but the controller to the gateway.
+ * The demo and a slow upload, by an Ingress and by an HTTPRoute of a Gateway at once, each with its own host name,
+ * while the network policies admit nobody but the controller to the gateway.
  */
 export async function demoThroughIngress(proof, { root, directory, traefik }) {
   const { cluster } = proof;
@@ -58,7 +58,9 @@ async function makeApp(proof, host) {
 
 const resources = (cluster) => path.join(cluster.scripts, 'etc/ingress.yaml');
 
-/** `traefik` is the folder of the program and of the definitions of Gateway API, whose flags for kubectl are returned. */
+/**
+ * `traefik` is the folder of the program and of the definitions of Gateway API, whose flags for kubectl are returned.
+ */
 async function startController(cluster, { directory, traefik }) {
   await loadProgram(cluster, { program: path.join(traefik, 'traefik'), directory });
   const names = readdirSync(traefik).filter((name) => name.endsWith('.yaml'));

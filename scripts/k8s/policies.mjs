@@ -3,9 +3,9 @@ import { connectCommand } from './connections.mjs';
 const metricsPort = 9464;
 
 /**
- * A pod of each service connects to each port of another pod of each service exactly if the policies are meant to let it:
- * `callersOf` for calls, the gateway alone for the bytes of blobs, and no pod of the release for the requests of clients and for
- * metrics.
+ * A pod of each service connects to each port of another pod of each service exactly if the policies are meant to let
+ * it: `callersOf` for calls, the gateway alone for the bytes of blobs, and no pod of the release for the requests of
+ * clients and for metrics.
  */
 export async function provePolicies({ cluster, callersOf }) {
   const pods = await podsOf(cluster);

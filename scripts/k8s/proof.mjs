@@ -15,15 +15,18 @@ const readyTimeout = scaledSeconds(180);
 const installWithinMs = 90_000;
 const reachableWithinMs = 30_000;
 const killEveryMs = 3_000;
-/** Clients run for so long before a change begins and after it has ended. What they do then is not counted, but may not fail. */
+/**
+ * Clients run for so long before a change begins and after it has ended. What they do then is not counted, but may not
+ * fail.
+ */
 const leadMs = 2_000;
 const tailMs = 5_000;
 /** A change that is done so often beside too few requests never meets enough of them. */
 const roundsMax = 20;
 
 /**
- * The chart of this release in a cluster, and what is proved of it; `releaseBefore` is another `{chart, values}`. Each step
- * throws an error for what failed, or returns what it measured.
+ * The chart of this release in a cluster, and what is proved of it; `releaseBefore` is another `{chart, values}`. Each
+ * step throws an error for what failed, or returns what it measured.
  */
 export class Proof {
   /** `image` is that of this release. `requestsMin` are made beside each change that is counted, at least. */
@@ -152,7 +155,9 @@ export class Proof {
     await this.cluster.kubectl('wait', '--for=condition=Available', 'deployment', '--all', `--timeout=${readyTimeout}`);
   }
 
-  /** Ends pods without notice: the `at`-th is `victim(at)`, or a random one. Those with a volume get a second of notice. */
+  /**
+   * Ends pods without notice: the `at`-th is `victim(at)`, or a random one. Those with a volume get a second of notice.
+   */
   async kills(count, victim = () => undefined) {
     for (let killed = 0; killed < count; killed++) {
       const pod = victim(killed) ?? (await this.randomPod());
@@ -172,8 +177,8 @@ export class Proof {
   }
 
   /**
-   * Does `change` beside clients, see `startClients`, and returns what became of their requests, and how many they made `beside` it,
-   * from its begin to its end.
+   * Does `change` beside clients, see `startClients`, and returns what became of their requests, and how many they made
+   * `beside` it, from its begin to its end.
    */
   async withClients(options, change) {
     const clients = startClients(this.cluster, { url: this.url, app: this.app, ...options });
@@ -195,8 +200,8 @@ export class Proof {
   }
 
   /**
-   * Does each of `changes`, as `{title: (round) => Promise}`, beside clients, and all of them again until `requestsMin` requests
-   * were made beside each. Throws if one of all requests failed, unless failures are allowed.
+   * Does each of `changes`, as `{title: (round) => Promise}`, beside clients, and all of them again until `requestsMin`
+   * requests were made beside each. Throws if one of all requests failed, unless failures are allowed.
    */
   async beside(changes, { mayFail = false, requestsMin = 0, without } = {}) {
     const sums = Object.keys(changes).map(makeSum);
@@ -258,8 +263,8 @@ export class Proof {
   }
 
   /**
-   * Of all resources in the namespace those are left that were there before the install, volumes, and the Jobs whose migrations
-   * have failed with their pods, which are kept for their logs.
+   * Of all resources in the namespace those are left that were there before the install, volumes, and the Jobs whose
+   * migrations have failed with their pods, which are kept for their logs.
    */
   async uninstall() {
     await this.cluster.helm('uninstall', 'granary', '--wait');
@@ -270,8 +275,8 @@ export class Proof {
   }
 
   /**
-   * Installs this release with empty databases and an empty place in the bucket, does `work` and uninstalls it. What was proved
-   * before concerns what a backup has.
+   * Installs this release with empty databases and an empty place in the bucket, does `work` and uninstalls it. What
+   * was proved before concerns what a backup has.
    */
   async anew(work) {
     const { app, written, uploaded, values } = this;

@@ -13,8 +13,8 @@ export async function findResources(cluster) {
 }
 
 /**
- * Resolves once the namespace has the resources `before`, and no others. A volume may be left, and whatever `isTolerated` by its
- * name may be left or gone.
+ * Resolves once the namespace has the resources `before`, and no others. A volume may be left, and whatever
+ * `isTolerated` by its name may be left or gone.
  */
 export async function expectResources(cluster, before, isTolerated) {
   let wrong;

@@ -22,23 +22,24 @@ const podKills = 12;
 /** That Helm gives to the release before. */
 const installRevision = '1';
 /**
- * Kinds of clients that the release before fails while pods are replaced: its gateways wait up to 30 s for pods of blobs that
- * are gone. A release before without that fault needs no exception.
+ * Kinds of clients that the release before fails while pods are replaced: its gateways wait up to 30 s for pods of
+ * blobs that are gone. A release before without that fault needs no exception.
  */
 const failedBefore = ['blob'];
 /** Of the message of a failure, in the summary of all tests. */
 const linesShown = 15;
 /**
- * Values that the release before needs here: its migrations do not wait for a Postgres that cannot be reached, such as before the
- * network policies let a new pod through, and one failure of each of the five containers is beyond its own limit.
+ * Values that the release before needs here: its migrations do not wait for a Postgres that cannot be reached, such as
+ * before the network policies let a new pod through, and one failure of each of the five containers is beyond its own
+ * limit.
  */
 const valuesBefore = ['--set', 'migrations.backoffLimit=30'];
 /** Of a short run on the reference machine, once everything is compiled. */
 const shortRunMs = 240_000;
 
 /**
- * What is proved, in order. The short run takes those that are `isShort`; the first ones are always needed. Those that are
- * `ofThisRelease` begin only if this release is what runs.
+ * What is proved, in order. The short run takes those that are `isShort`; the first ones are always needed. Those that
+ * are `ofThisRelease` begin only if this release is what runs.
  */
 const steps = [
   { title: 'install of the release before', isShort: true, run: (proof) => proof.install(proof.releaseBefore) },
@@ -135,9 +136,9 @@ function chooseSteps({ isShort, only }) {
 }
 
 /**
- * Proves the image and the chart of this built checkout in a cluster, which it makes and removes. Returns how many steps
- * `passed` and `failed`; the first that fails is the last, and `failure` says why. The abort of `signal` is a failure of the
- * step that is running.
+ * Proves the image and the chart of this built checkout in a cluster, which it makes and removes. Returns how many
+ * steps `passed` and `failed`; the first that fails is the last, and `failure` says why. The abort of `signal` is a
+ * failure of the step that is running.
  */
 export async function proveInCluster(root, { isShort, only, say, signal }) {
   const counts = { passed: 0, failed: 0 };

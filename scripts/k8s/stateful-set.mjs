@@ -1,8 +1,8 @@
 export const secret = (name, stringData) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name }, stringData });
 
 /**
- * One pod with a volume at /data, and its Service, as PodSecurity `restricted` admits them. The containers `before` end before
- * `container` starts.
+ * One pod with a volume at /data, and its Service, as PodSecurity `restricted` admits them. The containers `before` end
+ * before `container` starts.
  */
 export function statefulSet(name, { port, before = [], container, volumes = [] }) {
   const metadata = { name };

@@ -1,4 +1,5 @@
-// Prints the ids of all versions of all documents of a collection, as a line of JSON: what was stored twice is there twice.
+// Prints the ids of all versions of all documents of a collection, as a line of JSON: what was stored twice is there
+// twice.
 const [url, key, app, collection] = process.argv.slice(2);
 const headers = { 'content-type': 'application/json', 'x-app-key': key };
 const query = { include_history: true, select: ['id'], sort: ['id'], limit: 1_000, count: 'none' };

@@ -10,8 +10,9 @@ const own = `c${process.pid}_${Date.now()}`;
 export const checksumOf = (bytes) => createHash('sha256').update(bytes).digest('hex');
 
 /**
- * What clients do besides writing, as `{kind: (at) => Promise}`; `at` counts up from 0. Each notes its failures by `send`, which
- * returns undefined for them, and by `fail`. The checksums of acknowledged uploads go into `uploaded`, by id.
+ * What clients do besides writing, as `{kind: (at) => Promise}`; `at` counts up from 0. Each notes its failures by
+ * `send`, which returns undefined for them, and by `fail`. The checksums of acknowledged uploads go into `uploaded`, by
+ * id.
  */
 export function otherKinds({ app, send, fail, uploaded }) {
   return {

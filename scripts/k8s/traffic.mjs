@@ -1,7 +1,7 @@
-// Clients of a gateway until SIGTERM: `writers` write a document and read it, on connections that are kept, sometimes send money
-// to the app, and pause; one of each other kind, see traffic-kinds.mjs, but those named last, pauses a little longer. Prints a
-// line of JSON: how many requests were made, also by the second of the clock, what was acknowledged, and the first of those that
-// failed.
+// Clients of a gateway until SIGTERM: `writers` write a document and read it, on connections that are kept, sometimes
+// send money to the app, and pause; one of each other kind, see traffic-kinds.mjs, but those named last, pauses a
+// little longer. Prints a line of JSON: how many requests were made, also by the second of the clock, what was
+// acknowledged, and the first of those that failed.
 import { setTimeout as delay } from 'node:timers/promises';
 import { otherKinds } from './traffic-kinds.mjs';
 

@@ -5,8 +5,9 @@ import { scaledSeconds } from './eventually.mjs';
 const namespace = 'rendered';
 
 /**
- * Every values file of the chart, as the API server judges it: schemas, defaults, admission, and PodSecurity `restricted`, for
- * which a violating template is a warning and a violating pod an error. `definitions` is the folder with the CRDs.
+ * Every values file of the chart, as the API server judges it: schemas, defaults, admission, and PodSecurity
+ * `restricted`, for which a violating template is a warning and a violating pod an error. `definitions` is the folder
+ * with the CRDs.
  */
 export async function applyValuesFiles({ cluster, chart }, { definitions, directory }) {
   const kubectl = (...args) => cluster.run('kubectl', '--namespace', namespace, ...args);

@@ -6,9 +6,9 @@ const columnCount = 4;
 const border = 20;
 
 /**
- * One card for each package: its rooms as boxes, the roof on top and the leaves at the bottom. An arc leads from a room to
- * one that it imports; arcs of the roof and to leaves are left out, since both are next to all. Numbers of files and of
- * imports are not drawn: nearly every change would alter the picture, and each two branches would conflict in it.
+ * One card for each package: its rooms as boxes, the roof on top and the leaves at the bottom. An arc leads from a room
+ * to one that it imports; arcs of the roof and to leaves are left out, since both are next to all. Numbers of files and
+ * of imports are not drawn: nearly every change would alter the picture, and each two branches would conflict in it.
  *
  * @param rooms the rooms of each package, from the lowest to the highest
  * @param found `present` has `package room` for each room with a file, `arrows` has `package from to` for each import

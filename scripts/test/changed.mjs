@@ -32,7 +32,9 @@ function argsOf(suites) {
   return ['--runTestsByPath', ...new Set(suites.map(({ suite }) => suite)), '--selectProjects', ...projects];
 }
 
-/** After a large change most are left out, whose names nobody would read. @param {string} why @param {string[]} names */
+/**
+ * After a large change most are left out, whose names nobody would read. @param {string} why @param {string[]} names
+ */
 function sayLeftOut(why, names) {
   const more = names.length > namesShown ? ` and ${names.length - namesShown} more` : '';
   if (names.length > 0) console.log(`Left out, ${why}: ${names.slice(0, namesShown).join(', ')}${more}`);
@@ -50,8 +52,8 @@ function fitting(suites, roomMs) {
 }
 
 /**
- * Runs the new and changed suites that passed three times more, the last time beside two busy loops: most flaky tests are born with
- * their suite, where who wrote it still knows why.
+ * Runs the new and changed suites that passed three times more, the last time beside two busy loops: most flaky tests
+ * are born with their suite, where who wrote it still knows why.
  * @param {Run} run
  * @param {SuiteResult[]} suites that have run
  * @param {Changes} changes
@@ -93,8 +95,8 @@ export async function repeatChanged(run, suites, changes) {
 }
 
 /**
- * What `npm run test:changed` runs: suites that import the change, those first that reach what few others reach, then the quick
- * ones, as many as a minute has room for.
+ * What `npm run test:changed` runs: suites that import the change, those first that reach what few others reach, then
+ * the quick ones, as many as a minute has room for.
  * @param {Run} run @param {Changes} changes
  */
 export async function runChanged(run, changes) {

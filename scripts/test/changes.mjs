@@ -40,7 +40,10 @@ function isOnlyMoved(base, before, file) {
   return text !== undefined && withoutImports(text) === withoutImports(readFileSync(path.join(root, file), 'utf8'));
 }
 
-/** What changed since `GRANARY_TEST_BASE`, else since the newest commit that is older than four hours. @returns {Changes} */
+/**
+ * What changed since `GRANARY_TEST_BASE`, else since the newest commit that is older than four hours. @returns
+ * {Changes}
+ */
 export function findChanges() {
   const base = process.env.GRANARY_TEST_BASE || askGit('rev-list', '-1', `--before=${newestBase}`, 'HEAD');
   if (base === undefined) return { base, files: [], suites: [] };

@@ -32,8 +32,9 @@ function listChecks(isCached) {
 }
 
 /**
- * Starts the static checks, two at a time. `lastBegan` resolves once a core is free for suites. The first check that fails aborts
- * `signal` and stops the run: what it says is known within minutes, and whoever mends it runs everything again.
+ * Starts the static checks, two at a time. `lastBegan` resolves once a core is free for suites. The first check that
+ * fails aborts `signal` and stops the run: what it says is known within minutes, and whoever mends it runs everything
+ * again.
  * @param {Run} run @param {{ isCached: boolean }} options
  */
 export function startChecks(run, { isCached }) {

@@ -12,13 +12,18 @@ export const keyOf = ({ project, suite }) => `${project} ${suite}`;
 
 const file = () => path.join(process.env[historyVariable] ?? '', 'history.jsonl');
 
-/** Appends a line at once, so that a run that is killed has left what it knew. @param {string} file @param {object} record */
+/**
+ * Appends a line at once, so that a run that is killed has left what it knew. @param {string} file @param {object}
+ * record
+ */
 export function appendRecord(file, record) {
   mkdirSync(path.dirname(file), { recursive: true });
   appendFileSync(file, `${JSON.stringify(record)}\n`);
 }
 
-/** The records of a file, oldest first; a line that a kill cut short is left out. @param {string} file @returns {any[]} */
+/**
+ * The records of a file, oldest first; a line that a kill cut short is left out. @param {string} file @returns {any[]}
+ */
 export function readRecords(file) {
   const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
   return lines.flatMap((line) => {

@@ -11,9 +11,9 @@ export const changedVariable = 'GRANARY_TEST_CHANGED';
 const root = path.dirname(path.dirname(import.meta.dirname));
 
 /**
- * In seconds of a core of the machine for which limits of tests are written (services/testing/src/speed.ts): the `total` of
- * `npm test`; the `parts` it has, which are the static checks and the projects of jest; what each of the coming features adds
- * `later`; what `each` suite of a project may take, and the `suites` that may take more.
+ * In seconds of a core of the machine for which limits of tests are written (services/testing/src/speed.ts): the
+ * `total` of `npm test`; the `parts` it has, which are the static checks and the projects of jest; what each of the
+ * coming features adds `later`; what `each` suite of a project may take, and the `suites` that may take more.
  * @type {{ total: number } & Record<'parts' | 'later' | 'each' | 'suites', Record<string, number>>}
  */
 export const budgets = JSON.parse(readFileSync(path.join(root, 'services/test-budgets.json'), 'utf8'));
@@ -44,9 +44,9 @@ const sharing = ['stack', 'front'];
 export const expectedMs = new Map();
 
 /**
- * The order of suites, as jest asks for it. What failed in its last run comes first, then what changed, then project by project,
- * so that what a project shares runs no longer than it, and within one the longest: the last suite to end decides when the run
- * ends. A machine without a history, such as that of CI, knows the longest by their budgets.
+ * The order of suites, as jest asks for it. What failed in its last run comes first, then what changed, then project by
+ * project, so that what a project shares runs no longer than it, and within one the longest: the last suite to end
+ * decides when the run ends. A machine without a history, such as that of CI, knows the longest by their budgets.
  */
 export default class SuiteSequencer {
   /** @param {Test[]} tests */

@@ -15,7 +15,9 @@ export const testProjects = ['unit', 'service', 'front', 'stack', 'chart'];
 export const systemProjects = ['system', 'clients'];
 /** They measure what they do to others, so that nothing may run beside them. */
 const attacks = ['--selectProjects', 'attacks', '--runInBand'];
-/** What the tests in a cluster may take at least, even if jest has used up its time: with it CI ends within its limit. */
+/**
+ * What the tests in a cluster may take at least, even if jest has used up its time: with it CI ends within its limit.
+ */
 const clusterMs = 12 * 60_000;
 /** The child ends itself, with a report, that long before this process kills it. */
 const clusterEndMs = 3 * 60_000;
@@ -35,8 +37,9 @@ export async function runTests(run, { isCached, changes }) {
 }
 
 /**
- * Compiles Kubernetes beside suites, which leave the processor idle while they wait, at the lowest priority. Resolves once that
- * has ended, however it has: the tests in the cluster compile what is missing, and say what is wrong. It ends with this process.
+ * Compiles Kubernetes beside suites, which leave the processor idle while they wait, at the lowest priority. Resolves
+ * once that has ended, however it has: the tests in the cluster compile what is missing, and say what is wrong. It ends
+ * with this process.
  * @param {AbortSignal} signal ends it
  * @returns {Promise<void>}
  */
@@ -73,8 +76,8 @@ export async function runChosen(run, args, projects) {
 }
 
 /**
- * Proves the chart in a cluster, by a process of its own, whose end ends the cluster. Each of its steps counts as a test. May
- * take longer than the time limit of jest by a few minutes.
+ * Proves the chart in a cluster, by a process of its own, whose end ends the cluster. Each of its steps counts as a
+ * test. May take longer than the time limit of jest by a few minutes.
  * @param {Run} run
  */
 async function runCluster(run) {

@@ -13,7 +13,9 @@ import { readProofs } from './verdicts.mjs';
 /** @import { Run } from './run.mjs' @typedef {ReturnType<typeof listShards>[number]} Shard */
 
 const lanes = 2;
-/** A shard is meant to take two minutes; it is not begun with less than this left, and is ended when it has had more. */
+/**
+ * A shard is meant to take two minutes; it is not begun with less than this left, and is ended when it has had more.
+ */
 const shardMs = { least: 3 * 60_000, most: 3_600_000 };
 /** So many shards does a run in CI take at least: the next commit goes on behind them where there is no history. */
 const shardsOfRun = { first: 8, others: 4 };
@@ -31,8 +33,8 @@ function listShards() {
 const keyOf = ({ suite, shard, shards }) => `${suite} ${shard} of ${shards}`;
 
 /**
- * The order of the rotation: what was run longest ago comes first, after what never was; of three shards two guard money or what
- * was acknowledged. Where to begin among those that never were is a matter of the number of `commits`.
+ * The order of the rotation: what was run longest ago comes first, after what never was; of three shards two guard
+ * money or what was acknowledged. Where to begin among those that never were is a matter of the number of `commits`.
  * @param {Shard[]} shards
  * @param {Shard[]} records oldest first
  * @param {number} commits
@@ -51,8 +53,8 @@ export function rotate(shards, records, commits) {
 }
 
 /**
- * Runs one shard, and notes its outcome at once, unless there was no time for it. A counterexample fails the run, or is only printed,
- * for the file of seeds that are always tried.
+ * Runs one shard, and notes its outcome at once, unless there was no time for it. A counterexample fails the run, or is
+ * only printed, for the file of seeds that are always tried.
  * @param {Run} run @param {Shard} shard @param {{ untilMs: number, isRelated: (suite: string) => boolean }} options
  */
 async function runShard(run, shard, { untilMs, isRelated }) {
@@ -114,7 +116,10 @@ export async function runRotation(run, changed, untilMs) {
   );
 }
 
-/** What `npm run test:long` runs: what was not done at this commit. @param {Run} run @param {{ only: string, minutes: number }} choice */
+/**
+ * What `npm run test:long` runs: what was not done at this commit. @param {Run} run @param {{ only: string, minutes:
+ * number }} choice
+ */
 export async function runLong(run, { only, minutes }) {
   const { GRANARY_TEST_COMMIT: here } = process.env;
   const readDone = () =>

@@ -10,7 +10,10 @@ import { expectedMs, identify } from './order.mjs';
  * @typedef {ReturnType<typeof toSuiteResult>} SuiteResult
  */
 
-/** Holds the file to which each result is appended as a line. When the last suite has ended there is one with `.end` beside it. */
+/**
+ * Holds the file to which each result is appended as a line. When the last suite has ended there is one with `.end`
+ * beside it.
+ */
 export const reportVariable = 'GRANARY_TEST_REPORT';
 
 const root = path.dirname(path.dirname(import.meta.dirname));
@@ -22,7 +25,9 @@ export const shortName = (suite) => suite.replace(/^services\/(e2e\/)?|(test|src
 /** A stack without the lines of packages, such as jest, and of this runner. @param {string} text */
 const ownLines = (text) => text.replace(/^ +at (.*(node_modules|suite-runner)|new Promise ).*\n?/gm, '');
 
-/** What a suite printed, each text with the place that printed it. @param {NonNullable<TestResult['console']>} entries */
+/**
+ * What a suite printed, each text with the place that printed it. @param {NonNullable<TestResult['console']>} entries
+ */
 function describeConsole(entries) {
   const texts = entries.map(({ type, message, origin }) => {
     const place =
@@ -35,8 +40,8 @@ function describeConsole(entries) {
 }
 
 /**
- * What the runner is told about a suite: full names of tests that passed, and of those that failed, empty where the suite itself
- * failed, since it did not load or a hook around its tests failed; and what it printed.
+ * What the runner is told about a suite: full names of tests that passed, and of those that failed, empty where the
+ * suite itself failed, since it did not load or a hook around its tests failed; and what it printed.
  * @param {Test} test @param {TestResult & { cpuMs?: number }} result
  */
 function toSuiteResult(test, result) {
@@ -58,7 +63,10 @@ function toSuiteResult(test, result) {
   };
 }
 
-/** Prints a line for each suite as it ends, with what is left, and each failure in full; tells the runner, and the history. */
+/**
+ * Prints a line for each suite as it ends, with what is left, and each failure in full; tells the runner, and the
+ * history.
+ */
 export default class SuiteReporter {
   #beganMs = performance.now();
   #report = process.env[reportVariable] ?? '';

@@ -69,7 +69,8 @@ export function addVerdicts(run, attempts, isProof) {
 }
 
 /**
- * Runs suites by jest. Each test counts, and those of the front door twice where they run on a stack too; what fails is repeated.
+ * Runs suites by jest. Each test counts, and those of the front door twice where they run on a stack too; what fails is
+ * repeated.
  * @param {Run} run @param {string} name
  * @param {string[]} args of jest
  * @param {AbortSignal} [signal] ends it; nothing is repeated then

@@ -15,7 +15,8 @@ const root = path.dirname(path.dirname(import.meta.dirname));
 /**
  * Installs Kafka, MinIO, nginx, the Python tools, those for charts and the release before. If a tool of the machine is
  * missing, the suites that need them are skipped, or fail with REQUIRE_STACK=1.
- * @param {{ cluster: boolean }} options `cluster` adds what a cluster needs, which its tests otherwise install themselves
+ * @param {{ cluster: boolean }} options `cluster` adds what a cluster needs, which its tests otherwise install
+ * themselves
  */
 async function installStack(options) {
   const { installParts } = await import('@granary/local/stack/install');

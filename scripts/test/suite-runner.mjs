@@ -5,7 +5,10 @@ import { createRequire } from 'node:module';
 /** Of a tick of the processor in /proc, in milliseconds; Linux has 100 a second on every machine that Node runs on. */
 const tickMs = 10;
 
-/** The processor time of this process and of the descendants it has waited for, in milliseconds; undefined without /proc. */
+/**
+ * The processor time of this process and of the descendants it has waited for, in milliseconds; undefined without
+ * /proc.
+ */
 export function processorMs() {
   try {
     const stat = readFileSync('/proc/self/stat', 'utf8');

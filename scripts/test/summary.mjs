@@ -76,8 +76,8 @@ function printSuites(suites, processor) {
 }
 
 /**
- * Prints the end of a run, whose last line are the counts, and sets the exit code. More flaky tests than a run may have count as
- * failed.
+ * Prints the end of a run, whose last line are the counts, and sets the exit code. More flaky tests than a run may have
+ * count as failed.
  * @param {Run} run
  */
 export function finish({ counts, suites, flaky, failures }) {

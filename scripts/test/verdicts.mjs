@@ -7,8 +7,8 @@ import { runJest, runTimeoutMs } from '../jest.mjs';
 
 /**
  * @typedef {SuiteResult & { output?: string }} Attempt A run of a suite; one that was repeated has the output of jest.
- * @typedef {{ test: string, isFlaky: boolean, failed: Attempt[], passed: Attempt[] }} Verdict About a test that failed in one of
- *   them at least, or about the suite itself, whose name is empty.
+ * @typedef {{ test: string, isFlaky: boolean, failed: Attempt[], passed: Attempt[] }} Verdict About a test that failed
+ * in one of them at least, or about the suite itself, whose name is empty.
  */
 
 const root = path.dirname(path.dirname(import.meta.dirname));
@@ -20,8 +20,8 @@ const suitesMax = 10;
 const repeatTimeoutMs = 12 * 60_000;
 
 /**
- * The suites of generated cases, each with the number of shards, of two minutes each, that it takes at its full size, and whether
- * it guards money or what was acknowledged.
+ * The suites of generated cases, each with the number of shards, of two minutes each, that it takes at its full size,
+ * and whether it guards money or what was acknowledged.
  * @returns {Record<string, { shards: number, isFirst?: boolean }>}
  */
 export const readProofs = () => JSON.parse(readFileSync(path.join(root, 'services/proofs.json'), 'utf8'));
@@ -30,8 +30,8 @@ export const readProofs = () => JSON.parse(readFileSync(path.join(root, 'service
 const isFailedIn = (test) => (attempt) => attempt.failures.some((failure) => failure.test === test);
 
 /**
- * What several runs of one suite with the same seed say about each of its tests that failed in one of them. A counterexample that
- * generated cases have found is one, however seldom it shows.
+ * What several runs of one suite with the same seed say about each of its tests that failed in one of them. A
+ * counterexample that generated cases have found is one, however seldom it shows.
  * @param {Attempt[]} attempts @param {boolean} isProof
  * @returns {Verdict[]}
  */
@@ -46,8 +46,9 @@ export function judge(attempts, isProof) {
 }
 
 /**
- * Runs each suite that failed again, alone, until each test that failed has failed again, or has passed often enough. All of the
- * suite, since its tests may build on another. A proof runs again once, to tell whether its counterexample shows again.
+ * Runs each suite that failed again, alone, until each test that failed has failed again, or has passed often enough.
+ * All of the suite, since its tests may build on another. A proof runs again once, to tell whether its counterexample
+ * shows again.
  * @param {SuiteResult[]} suites
  * @returns {Promise<{ attempts: Attempt[], isProof: boolean }[]>}
  */

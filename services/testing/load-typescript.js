@@ -1,6 +1,6 @@
-// Node's `--require` of this file lets a program of the tests be a TypeScript file: it and the files of tests beside it are
-// translated as they are loaded. Packages are loaded as they were built; the sources of a service are refused, because a
-// process with both would have two copies of each module.
+// Node's `--require` of this file lets a program of the tests be a TypeScript file: it and the files of tests beside it
+// are translated as they are loaded. Packages are loaded as they were built; the sources of a service are refused,
+// because a process with both would have two copies of each module.
 const { sep } = require('node:path');
 const { transformFileSync } = require('@swc/core');
 

@@ -3,8 +3,8 @@ import pg from 'pg';
 import { serve } from '../child.mjs';
 
 /**
- * Joins as an expert writes them by hand for one application: jsonb, an index for each reference, correlated subqueries,
- * one prepared statement, its text passed through by node:http.
+ * Joins as an expert writes them by hand for one application: jsonb, an index for each reference, correlated
+ * subqueries, one prepared statement, its text passed through by node:http.
  */
 let pool;
 let server;

@@ -2,7 +2,9 @@ import { randomBytes } from 'node:crypto';
 import Module, { createRequire } from 'node:module';
 import { serve } from '../child.mjs';
 
-/** Verifications of x402 payments in this process: ours, and by the official facilitators on chains that answer at once. */
+/**
+ * Verifications of x402 payments in this process: ours, and by the official facilitators on chains that answer at once.
+ */
 const kept = 64;
 const network = 'eip155:84532';
 const asset = '0x036CbD53842c5426634e7929541eC2318f3dCF7e';

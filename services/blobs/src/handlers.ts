@@ -24,8 +24,8 @@ export function blobsImplementation(context: BlobsContext): Implementation<Blobs
 }
 
 /**
- * Deletes the metadata document by a commit of its own, then the blob. The commit keeps the answer for the Idempotency-Key, so
- * that a repeated deletion finds it after the blob is gone.
+ * Deletes the metadata document by a commit of its own, then the blob. The commit keeps the answer for the
+ * Idempotency-Key, so that a repeated deletion finds it after the blob is gone.
  */
 async function deleteBlob(context: BlobsContext, request: DeleteBlobRequest, call: Call): Promise<DeleteBlobResponse> {
   const { appId, collection, blobId, ticketId } = request;
@@ -57,8 +57,8 @@ const isBlobNotFound = (error: unknown): boolean => error instanceof ServiceErro
 const refusals = new Set(['DOCUMENT_NOT_FOUND', 'COLLECTION_NOT_FOUND', 'PRECONDITION_FAILED']);
 
 /**
- * The deletion that was answered to the same Idempotency-Key: by a change of no version, which is refused unless its answer
- * is kept. Throws BLOB_NOT_FOUND.
+ * The deletion that was answered to the same Idempotency-Key: by a change of no version, which is refused unless its
+ * answer is kept. Throws BLOB_NOT_FOUND.
  */
 async function findEarlierDeletion(
   { data }: BlobsContext,

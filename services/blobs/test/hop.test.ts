@@ -12,7 +12,10 @@ import { forkProgram } from '@granary/testing/programs';
 import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;
-/** What a transfer may add to the process, whatever its size: buffers of sockets and disk, and garbage not collected yet. */
+/**
+ * What a transfer may add to the process, whatever its size: buffers of sockets and disk, and garbage not collected
+ * yet.
+ */
 const growthMaxBytes = 150 * mebibyte;
 
 let child: ChildProcess;

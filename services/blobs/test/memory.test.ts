@@ -15,8 +15,8 @@ import { secret } from './support/bench';
 const mebibyte = 1024 * 1024;
 const sizeMebibytes = isLong ? 1024 : 128;
 /**
- * Each may take 200 MiB. What a built service takes when it is idle, less than 110 MiB, is not looked at here, because a
- * process that runs from source holds the compiler as well.
+ * Each may take 200 MiB. What a built service takes when it is idle, less than 110 MiB, is not looked at here, because
+ * a process that runs from source holds the compiler as well.
  */
 const growthMaxBytes = 90 * mebibyte;
 

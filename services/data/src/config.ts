@@ -13,7 +13,9 @@ const settings = commonConfig.extend({
   DATABASE_POOL_SIZE: whole(2, 100).default(8),
   /** Connections for look-ups of keys and of the catalog. */
   FAST_POOL_SIZE: whole(1, 100).default(2),
-  /** Connections for short reads that one index answers, each for many at once; about as many as the database has cores. */
+  /**
+   * Connections for short reads that one index answers, each for many at once; about as many as the database has cores.
+   */
   PIPELINED_POOL_SIZE: whole(1, 100).default(2),
   /** Bulks that are preloaded at a time while small writes arrive; the cores of the database less one. */
   PRELOAD_CONCURRENCY: whole(1, 100).default(1),
@@ -29,11 +31,20 @@ const settings = commonConfig.extend({
   MAINTENANCE_EVERY_MS: whole(50, 86_400_000).default(60_000),
   /** Who may read collections and views created without an access policy, for example by a write. */
   DEFAULT_READ: z.enum(['public', 'private']).default('public'),
-  /** CSV of networks and countries, for inCountry: read at the start and after each change. Without it inCountry is refused. */
+  /**
+   * CSV of networks and countries, for inCountry: read at the start and after each change. Without it inCountry is
+   * refused.
+   */
   COUNTRY_NETWORKS_FILE: z.string().min(1).optional(),
-  /** A BIP-39 mnemonic, from which the key is derived that wraps the keys of encrypted fields. Without it no field can be encrypted. */
+  /**
+   * A BIP-39 mnemonic, from which the key is derived that wraps the keys of encrypted fields. Without it no field can
+   * be encrypted.
+   */
   ENCRYPTION_KEY_FILE: z.string().min(1).optional(),
-  /** The file of the root key before: what that has wrapped is wrapped by the new one at the start. Likewise a key of Vault. */
+  /**
+   * The file of the root key before: what that has wrapped is wrapped by the new one at the start. Likewise a key of
+   * Vault.
+   */
   ENCRYPTION_OLD_KEY_FILE: z.string().min(1).optional(),
   /** Makes the file at the first start where it is missing. */
   ENCRYPTION_KEY_FILE_CREATE: z.stringbool().default(false),

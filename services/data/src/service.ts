@@ -226,8 +226,8 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
 const measureEveryMs = 3_600_000;
 
 /**
- * Deletes what is past its retention, old signatures, what is known of held writes and tables that were left behind, and
- * measures the indexes.
+ * Deletes what is past its retention, old signatures, what is known of held writes and tables that were left behind,
+ * and measures the indexes.
  */
 function startMaintenance(
   config: DataConfig,

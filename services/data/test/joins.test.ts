@@ -20,7 +20,10 @@ beforeAll(async () => {
 });
 afterAll(() => fixture.stop());
 
-/** An app with each set of documents twice, `plain` without indexes and `keyed` with some, and its number behind the name. */
+/**
+ * An app with each set of documents twice, `plain` without indexes and `keyed` with some, and its number behind the
+ * name.
+ */
 async function makeApp(sets: ReadonlyArray<ReadonlyArray<Record<string, unknown>>>): Promise<TestApp> {
   const app = await fixture.newApp();
   for (const [which, documents] of sets.entries()) {

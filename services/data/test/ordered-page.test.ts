@@ -166,7 +166,9 @@ async function explain(
   return { ...readBy(plan), plan: JSON.stringify(plan) };
 }
 
-/** The places in an order behind which a page is read: in each part of it, and around the first and last long string. */
+/**
+ * The places in an order behind which a page is read: in each part of it, and around the first and last long string.
+ */
 function placesIn(expected: ReadonlyArray<Record<string, unknown>>): number[] {
   const { length } = expected;
   const isLong = (document: Record<string, unknown>) =>
@@ -198,7 +200,8 @@ describe.each(asked.map((one) => [JSON.stringify(one), one] as const))('the orde
       const found = byText ? (await client.query<{ body: string }>(last.text, last.values)).rows : rows;
       expect({ after, ids: found.map(({ body }) => (JSON.parse(body) as { id: string }).id) }).toEqual({ after, ids });
 
-      // Where two ranges are merged, the first row of the other is read too; where a key is truncated, the strings with it.
+      // Where two ranges are merged, the first row of the other is read too; where a key is truncated, the strings with
+      // it.
       const read = await explain(last.text, last.values);
       const isFew = read.rows <= pageRows + (isSorted ? 1 + sameHeadMax : 1);
       const arePages = read.pages <= 2 * pageRows;

@@ -24,8 +24,8 @@ import { documentValues } from './support/query-values';
 import { seededRandom, type Random } from './support/random';
 
 /*
- * In the place of each text and number that a caller chooses stands one that no code of the service has. Where the text of
- * a statement contains it, a caller writes SQL.
+ * In the place of each text and number that a caller chooses stands one that no code of the service has. Where the text
+ * of a statement contains it, a caller writes SQL.
  */
 
 const filterCount = size({ run: 4_500, long: 900_000 });
@@ -51,7 +51,9 @@ beforeAll(async () => {
 });
 afterAll(() => fixture.stop());
 
-/** What was seen: different texts, up to some thousands, those with what a caller wrote, and how many had it in values. */
+/**
+ * What was seen: different texts, up to some thousands, those with what a caller wrote, and how many had it in values.
+ */
 class Texts {
   readonly seen = new Set<string>();
   readonly leaking: string[] = [];

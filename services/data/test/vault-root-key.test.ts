@@ -13,7 +13,9 @@ import { dataSchema } from '../src/service';
 import { newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 import { VaultServer } from './support/vault-server';
 
-/** How long a start may wait for each answer of a Vault, which one of this process gives at once unless it is silent. */
+/**
+ * How long a start may wait for each answer of a Vault, which one of this process gives at once unless it is silent.
+ */
 const vaultTimeoutMs = limitMs(500);
 
 describe('a root key in Vault', () => {

@@ -23,8 +23,8 @@ export interface Flood {
 }
 
 /**
- * Keeps so many connections open until the signal aborts: one that is cut is opened again. `onAnswer` gets the status of
- * every answer that is read.
+ * Keeps so many connections open until the signal aborts: one that is cut is opened again. `onAnswer` gets the status
+ * of every answer that is read.
  */
 export async function flood(
   { url, connections, bytes, reads, from = () => '127.0.0.1' }: Flood,

@@ -33,8 +33,8 @@ const prefix = '#/definitions/';
 const quantity = 'io.k8s.apimachinery.pkg.api.resource.Quantity';
 
 /**
- * Writes a JSON schema of each kind of Kubernetes into the folder, and of the kinds of others that the charts use, named as
- * kubeconform looks for them; unknown members are refused.
+ * Writes a JSON schema of each kind of Kubernetes into the folder, and of the kinds of others that the charts use,
+ * named as kubeconform looks for them; unknown members are refused.
  */
 export async function writeKubernetesSchemas(folder: string): Promise<void> {
   const tools = await chartToolsForTests();

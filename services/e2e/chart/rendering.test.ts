@@ -58,7 +58,8 @@ describeWith(describe, 'helm')('charts/granary', () => {
         const location = path.join(folder, '{{.ResourceKind}}{{.KindSuffix}}.json');
         const valid = await runChartTool('kubeconform', ['-schema-location', location, '-summary', manifest]);
         expect(`${file} ${valid.output}`).toMatch(/Valid: [3-9]\d, Invalid: 0, Errors: 0, Skipped: 0/);
-        // A limit of CPU would delay requests while processors are idle; an image has a tag of its own for each release.
+        // A limit of CPU would delay requests while processors are idle; an image has a tag of its own for each
+        // release.
         const ignored = ['--ignore-container-cpu-limit', '--ignore-test', 'container-image-pull-policy'];
         const score = await runChartTool('kube-score', ['score', ...ignored, '--output-format', 'ci', manifest]);
         expect(score.output).toContain('[OK]');

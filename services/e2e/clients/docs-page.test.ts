@@ -20,8 +20,8 @@ const commandsOf = (page: string): Array<{ id: string; command: string }> =>
   );
 
 /**
- * They need an id that an earlier answer shows, the signature of a wallet, an encrypted field, for which an index is paid
- * first, or a destination for the payout.
+ * They need an id that an earlier answer shows, the signature of a wallet, an encrypted field, for which an index is
+ * paid first, or a destination for the payout.
  */
 const withPlaceholder = {
   getTask: 404,

@@ -45,8 +45,8 @@ export interface PageRun {
 }
 
 /**
- * Runs the commands of a page of docs/, whose first block names its variables, and compares the answers that it shows. Its
- * program in Python is run where it stands, by `python` and with the arguments that the text before it gives.
+ * Runs the commands of a page of docs/, whose first block names its variables, and compares the answers that it shows.
+ * Its program in Python is run where it stands, by `python` and with the arguments that the text before it gives.
  */
 export async function runPage(
   { url }: Pick<Granary, 'url'>,

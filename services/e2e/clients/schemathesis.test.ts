@@ -51,7 +51,8 @@ describeWith(describe, 'python')('requests that schemathesis makes of the OpenAP
         python,
         [
           ...['-B', '-m', 'schemathesis.cli', 'run', `${granary.url}/openapi.json`],
-          // One worker: with two threads its generator was seen to race inside hypothesis, and to report that as an error.
+          // One worker: with two threads its generator was seen to race inside hypothesis, and to report that as an
+          // error.
           ...['--phases', 'examples,coverage,fuzzing', '--max-examples', '2', '--workers', '1'],
           ...headers.flatMap((header) => ['--header', header]),
         ],

@@ -32,7 +32,9 @@ describe.each(transports)('a build of an index (%s)', (transport) => {
     expect(status).toBe(202);
     return body['ticket_id'] as string;
   };
-  /** The task says so as soon as the event of its start has arrived, and says nothing else while the build cannot go on. */
+  /**
+   * The task says so as soon as the event of its start has arrived, and says nothing else while the build cannot go on.
+   */
   const isRunning = (ticket: string) =>
     eventually(async () => (await app.call('GET', `/api/tasks/${ticket}`)).body['status'] === 'StoringData');
   /** The session of the build, once it waits in a statement that begins so. */
@@ -69,7 +71,10 @@ describe.each(transports)('a build of an index (%s)', (transport) => {
     expect((await app.ended(ticket)).status).toBe('Completed');
   });
 
-  /** Keeps the table of films locked as a reader does, without a snapshot: those the earlier statements of a build wait for. */
+  /**
+   * Keeps the table of films locked as a reader does, without a snapshot: those the earlier statements of a build wait
+   * for.
+   */
   const readFilms = async (client: Client) => {
     const { rows } = await client.query<{ name: string }>(
       `select format('a_%s.c_%s', c.app_number, c.number) as name

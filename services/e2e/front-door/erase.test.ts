@@ -6,7 +6,10 @@ import { expectChain } from './hash-chain';
 /** In every version of the documents that are erased; in lower case, as indexes may keep it. */
 const canary = 'canary7f3a9c';
 
-/** Whether a table holds the text, as text or as bytes. The refresh of a view drops tables at any time: they hold nothing. */
+/**
+ * Whether a table holds the text, as text or as bytes. The refresh of a view drops tables at any time: they hold
+ * nothing.
+ */
 async function holds(client: Client, table: string, text: string): Promise<boolean> {
   const patterns = [`%${text}%`, `%${Buffer.from(text).toString('hex')}%`];
   try {

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { Client } from 'pg';
 
 /**
- * Recomputes the chain of an app as docs/hash-chain.md describes it: from its documents, and from the hash that is kept of
- * each text that is gone.
+ * Recomputes the chain of an app as docs/hash-chain.md describes it: from its documents, and from the hash that is kept
+ * of each text that is gone.
  */
 export async function expectChain(url: string, appId: string, length: number): Promise<void> {
   const client = new Client({ connectionString: url });

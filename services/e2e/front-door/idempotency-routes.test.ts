@@ -6,7 +6,10 @@ import { newApp, operatorKey, send, transports, type Answer, type Granary, type 
 import { variants } from '../support/granary-settings';
 import { startGranary } from '../support/own-granary';
 
-/** POST by the interface, or because their questions do not fit into a URL: they only read; a payment is settled once by itself. */
+/**
+ * POST by the interface, or because their questions do not fit into a URL: they only read; a payment is settled once by
+ * itself.
+ */
 const reading = [
   'list',
   'validateDocuments',

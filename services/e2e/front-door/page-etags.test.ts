@@ -67,7 +67,9 @@ describe.each(transports)('ETags of public pages (%s)', (transport) => {
   };
   const store = (id: string, more: object) => app.store('films', [{ id, kind: 'x', ...more }]);
 
-  /** The usage of a collection is published after its writes, in its row of the catalog: that changes ETags once more. */
+  /**
+   * The usage of a collection is published after its writes, in its row of the catalog: that changes ETags once more.
+   */
   const usagePublished = async () => {
     const database = new Client({ connectionString: granary.databaseUrls.data });
     await database.connect();

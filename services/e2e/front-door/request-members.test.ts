@@ -25,7 +25,9 @@ const isAccepted = ({ status }: Answer): boolean => status >= 200 && status < 30
 const isRefused = ({ status, body }: Answer): boolean =>
   status >= 400 && status < 500 && typeof body['error'] === 'string' && typeof body['code'] === 'string';
 
-/** The object of a body that has, or may have, the member at an address, and the name of that; undefined without one. */
+/**
+ * The object of a body that has, or may have, the member at an address, and the name of that; undefined without one.
+ */
 function holderOf(
   body: unknown,
   address: readonly string[],

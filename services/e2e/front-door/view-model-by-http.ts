@@ -8,7 +8,10 @@ interface ViewClient {
   key: string;
 }
 
-/** By the ticket that the model has named: the one that the gateway has made. Of all clients, for each polls the tickets of all. */
+/**
+ * By the ticket that the model has named: the one that the gateway has made. Of all clients, for each polls the tickets
+ * of all.
+ */
 export type Tickets = Map<string, string>;
 
 /** What the model of live views does, by requests to a gateway. Throws where one is not answered with success. */

@@ -25,7 +25,10 @@ export class CometPayer {
     return this.payer.address;
   }
 
-  /** What pays for a requirement, with the next sequence; with `changes`, which are signed too, that sequence is not used up. */
+  /**
+   * What pays for a requirement, with the next sequence; with `changes`, which are signed too, that sequence is not
+   * used up.
+   */
   sign({ payTo, maxAmountRequired, amount, extra }: Requirement, changes?: Partial<Transfer>): Buffer {
     const { chainId, accountNumber, sequence } = this;
     if (!changes) this.sequence += 1n;

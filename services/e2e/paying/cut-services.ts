@@ -37,7 +37,10 @@ function handlersOf(running: RunningService, definition: ServiceDefinition): Han
   return implementation.handlers as Handlers;
 }
 
-/** What is lost of calls to data and payments, by the names of their methods; of writes only those that are paid from a hold. */
+/**
+ * What is lost of calls to data and payments, by the names of their methods; of writes only those that are paid from a
+ * hold.
+ */
 export class Cuts {
   private readonly losses = new Map<string, { loss: Loss; times: number }>();
   /** Calls that have not arrived yet. */

@@ -89,7 +89,8 @@ describe.each(transports)('attacks on payments (%s)', (transport) => {
   const pay2 = (payment: object): Headers => ({ 'payment-signature': encoded(payment) });
   /** What a request got: `served`, the reason why its payment was refused, or the code of the error. */
   const outcome = async (headers: Headers, to = path()) => {
-    // A settlement may take longer than its request, and goes on with the next one; and a chain may not answer for a moment.
+    // A settlement may take longer than its request, and goes on with the next one; and a chain may not answer for a
+    // moment.
     const { status, body } = await eventually(async () => {
       const answer = await get(headers, to);
       const isClosed = answer.status === 402 && answer.body.details.reason === 'settlement_unavailable';

@@ -132,7 +132,9 @@ describe.each(transports)('what x402 payments pay for (%s)', (transport) => {
     await eventually(async () => (await earned()) === 2 * shareOf(small) + shareOf(large));
   });
 
-  /** The rows of all tables of payments, but for the leases of its scheduled tasks and what other services have read. */
+  /**
+   * The rows of all tables of payments, but for the leases of its scheduled tasks and what other services have read.
+   */
   const stored = async () => {
     const tables = await rows<{ name: string }>(
       pool,

@@ -40,7 +40,9 @@ describe.each(transports)('payments by transactions that the payer has sent (%s)
   });
 
   const path = (query = '') => `/api/apps/${app.appId}/collections/films/data${query}`;
-  /** Again while there is too much to do, or nothing is offered: the network is closed while its chain does not answer. */
+  /**
+   * Again while there is too much to do, or nothing is offered: the network is closed while its chain does not answer.
+   */
   const get = (headers: Record<string, string> = {}, query = '') =>
     eventually(async () => {
       const answer = await send<Body>(granary.url, 'GET', path(query), { headers });

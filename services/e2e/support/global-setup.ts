@@ -30,8 +30,8 @@ const gib = 1024 ** 3;
 const memoryBytes = { needed: 4 * gib, left: 6 * gib };
 
 /**
- * One Postgres for the whole run, with all of its safety on as in earnest, in a temporary directory; and Kafka and MinIO
- * for those who ask.
+ * One Postgres for the whole run, with all of its safety on as in earnest, in a temporary directory; and Kafka and
+ * MinIO for those who ask.
  */
 export default async function globalSetup({ testNamePattern }: { testNamePattern?: string }): Promise<void> {
   process.env[seedVariable] ??= commitSeed();
@@ -60,8 +60,8 @@ export default async function globalSetup({ testNamePattern }: { testNamePattern
 }
 
 /**
- * Postgres is in memory where there is room, since each drop of a database waits for a checkpoint, which takes most of a
- * second on a disk. The suites that kill Postgres or fill its disk start one of their own elsewhere.
+ * Postgres is in memory where there is room, since each drop of a database waits for a checkpoint, which takes most of
+ * a second on a disk. The suites that kill Postgres or fill its disk start one of their own elsewhere.
  */
 async function chooseFolder(): Promise<string> {
   const room = await statfs(memory.folder).catch(() => undefined);

@@ -20,7 +20,10 @@ export interface GranaryHost {
   end(): Promise<void>;
 }
 
-/** Starts the process. It ends with this one, even if that is killed, for then nobody holds the other end of its channel. */
+/**
+ * Starts the process. It ends with this one, even if that is killed, for then nobody holds the other end of its
+ * channel.
+ */
 export function startGranaryHost(run: Run): GranaryHost {
   const child = fork(path.join(__dirname, 'lent-granary.js'), {
     execArgv: [...nodeFlags],

@@ -79,7 +79,9 @@ function openHostPlace(host: GranaryHost, templates: Templates): Place<EmbeddedK
   };
 }
 
-/** Lends the Granaries of a run, starts those that suites have for themselves, and counts what methods the stacks call. */
+/**
+ * Lends the Granaries of a run, starts those that suites have for themselves, and counts what methods the stacks call.
+ */
 export class GranaryLenders {
   private readonly calls = new RpcCalls();
   /** The suites of the list that have had a stack. */
@@ -198,8 +200,9 @@ export class GranaryLenders {
   }
 
   /**
-   * The methods of `protos/` that the suites which are always on the stack have not called, if each of them has been there; else
-   * none. Suites that are there in turn share the lent one with them, so what these alone call is noticed on another day.
+   * The methods of `protos/` that the suites which are always on the stack have not called, if each of them has been
+   * there; else none. Suites that are there in turn share the lent one with them, so what these alone call is noticed
+   * on another day.
    */
   uncalled(): string[] {
     const isWhole = Object.keys(stackSuites.always).every((suite) => this.counted.has(suite));

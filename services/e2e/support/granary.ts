@@ -43,9 +43,9 @@ export interface Granary {
 }
 
 /**
- * A Granary that other suites of the run have too, in a process of its own: make an app for each test, count nothing of the
- * whole, and harm nothing. `stop` gives it back, and throws when it has crashed meanwhile. A suite that needs more, or settings
- * without a name, starts its own by `startGranary`.
+ * A Granary that other suites of the run have too, in a process of its own: make an app for each test, count nothing of
+ * the whole, and harm nothing. `stop` gives it back, and throws when it has crashed meanwhile. A suite that needs more,
+ * or settings without a name, starts its own by `startGranary`.
  */
 export async function borrowGranary(transport: Transport, variant: Variant = 'plain'): Promise<Granary> {
   const request: LendRequest = { suite, transport: isOnStack ? 'stack' : transport, variant };

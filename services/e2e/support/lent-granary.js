@@ -1,5 +1,5 @@
-// The process of the Granaries that are lent to suites, or of those that suites have for themselves, see granary-host.ts: it
-// runs what was built, does what its parent asks for by messages, and ends when that has ended.
+// The process of the Granaries that are lent to suites, or of those that suites have for themselves, see
+// granary-host.ts: it runs what was built, does what its parent asks for by messages, and ends when that has ended.
 const { startConstellation } = require('@granary/local/start/constellation');
 const { createLogger } = require('@granary/shared/logger');
 const { createPool } = require('@granary/shared/postgres/pool');

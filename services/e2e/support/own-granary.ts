@@ -22,8 +22,8 @@ export interface GranaryOptions {
 }
 
 /**
- * A Granary for this suite alone, on databases of its own: in a process beside those of other suites, or as a stack, from what
- * was built. In the pass on a stack it is one, whatever `transport` says.
+ * A Granary for this suite alone, on databases of its own: in a process beside those of other suites, or as a stack,
+ * from what was built. In the pass on a stack it is one, whatever `transport` says.
  */
 export async function startGranary(transport: Transport, options: GranaryOptions = {}): Promise<OwnGranary> {
   const request = {
@@ -58,8 +58,8 @@ export async function startGateway(transport: Transport, settings: GatewaySettin
 }
 
 /**
- * Starts a Granary in the process of this suite, from the sources, for suites that set its clock or collect its spans or its
- * metrics, which it tells where `metrics` is true. In the pass on a stack it starts a stack.
+ * Starts a Granary in the process of this suite, from the sources, for suites that set its clock or collect its spans
+ * or its metrics, which it tells where `metrics` is true. In the pass on a stack it starts a stack.
  */
 export async function startGranaryHere(
   transport: Transport,

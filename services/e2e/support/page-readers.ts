@@ -68,8 +68,8 @@ const isDeleted = (value: number): boolean => value % 5 === 4;
 
 /**
  * Reads public pages over and over, with the ETag of the page that a reader has, while writers change what is on them.
- * Throws where a page that is shown, or stays after a 304, lacks a write that was acknowledged before the request. Returns
- * how many answers were 304.
+ * Throws where a page that is shown, or stays after a 304, lacks a write that was acknowledged before the request.
+ * Returns how many answers were 304.
  */
 export async function readUnderWrites({ app, urls, reads, writers, readers }: RunOptions): Promise<number> {
   const counters: Counters = { begun: Array<number>(writers).fill(0), acknowledged: Array<number>(writers).fill(0) };

@@ -1,7 +1,9 @@
 /** What a member of a request is for: nothing but what is `other` may be switched off by null or by an empty value. */
 export type MemberKind = 'amount' | 'limit' | 'condition' | 'filter' | 'other';
 
-/** What an empty value of a member means: it is refused, is as if the member was left out, or is a value like others. */
+/**
+ * What an empty value of a member means: it is refused, is as if the member was left out, or is a value like others.
+ */
 export type EmptyMeaning = 'refused' | 'absent' | 'value';
 
 export interface RequestMember {
@@ -29,9 +31,10 @@ const filter = ofKind('filter');
 const other = ofKind('other');
 
 /**
- * Every member of every JSON body, as `operation.path`, and every parameter in a URL, as `operation?name`, of the OpenAPI
- * document; of a named schema only once, under its name. A path has `[]` for the elements of a list and `*` for members
- * that callers name. The letters say what null, `{}`, `[]` and `""` mean: `-` refused, `a` as if absent, `v` a value.
+ * Every member of every JSON body, as `operation.path`, and every parameter in a URL, as `operation?name`, of the
+ * OpenAPI document; of a named schema only once, under its name. A path has `[]` for the elements of a list and `*` for
+ * members that callers name. The letters say what null, `{}`, `[]` and `""` mean: `-` refused, `a` as if absent, `v` a
+ * value.
  */
 export const requestMembers: Readonly<Record<string, RequestMember>> = {
   'store.root': other('----'),

@@ -36,7 +36,9 @@ export interface StackParts {
 
 const services: ServiceName[] = [...databaseServices, 'gateway'];
 
-/** With TEST_LOG_LEVEL what the services write is shown; without it they keep what their end would need to be explained. */
+/**
+ * With TEST_LOG_LEVEL what the services write is shown; without it they keep what their end would need to be explained.
+ */
 const logLevel = process.env['TEST_LOG_LEVEL'];
 const show: LineSink | undefined = logLevel
   ? (name, line) => void process.stderr.write(`${name.padEnd(8)} | ${line}\n`)
@@ -81,9 +83,9 @@ async function chooseSettings(
 }
 
 /**
- * Starts Granary as production has it: a process for each service, which sign their calls, on the run's Kafka and MinIO. It
- * runs what was built from the sources, and restarts on the same ports, databases, topics and bucket. `beforeEnd` gets its
- * addresses of metrics before its processes end, at each restart too.
+ * Starts Granary as production has it: a process for each service, which sign their calls, on the run's Kafka and
+ * MinIO. It runs what was built from the sources, and restarts on the same ports, databases, topics and bucket.
+ * `beforeEnd` gets its addresses of metrics before its processes end, at each restart too.
  */
 export async function startStackGranary(
   parts: StackParts,

@@ -41,8 +41,8 @@ const root = path.join(__dirname, '../../..');
 const silent = (): void => undefined;
 
 /**
- * Lends out one Kafka, one MinIO and one Granary of each kind for a whole test run, and builds the services once: it belongs to
- * jest's main process, and the workers ask it over HTTP. Each is made for the first who asks.
+ * Lends out one Kafka, one MinIO and one Granary of each kind for a whole test run, and builds the services once: it
+ * belongs to jest's main process, and the workers ask it over HTTP. Each is made for the first who asks.
  */
 export async function startStackServer(): Promise<StackServer> {
   const missing = await findMissingParts();
@@ -93,7 +93,8 @@ export async function startStackServer(): Promise<StackServer> {
   const server = createServer((request, response) => {
     const [, key, what = ''] = (request.url ?? '').split('/');
     if (key !== secret) return void response.writeHead(404).end();
-    // A worker that is busy for seconds would take a connection again that has been closed meanwhile because nobody used it.
+    // A worker that is busy for seconds would take a connection again that has been closed meanwhile because nobody
+    // used it.
     response.setHeader('connection', 'close');
     void text(request)
       .then((body) => answer(what, body))

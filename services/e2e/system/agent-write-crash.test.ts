@@ -16,7 +16,10 @@ const writers = 16;
 const price = 1_001;
 const funds = kills * 1_000 * price;
 jest.setTimeout(sizedLimitMs(limitMs(300_000)));
-/** What is held for a write ends after twice that: longer than it takes to start again, so that what a kill has left held is seen. */
+/**
+ * What is held for a write ends after twice that: longer than it takes to start again, so that what a kill has left
+ * held is seen.
+ */
 const requestMs = limitMs(5_000);
 const settings = {
   ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50', REQUEST_TIMEOUT_MS: String(requestMs) },

@@ -65,7 +65,10 @@ async function digestOf(file: string): Promise<string> {
   return hash.digest('hex');
 }
 
-/** The program and arguments that run the image's command: as its user in its files alone, or with its libraries at least. */
+/**
+ * The program and arguments that run the image's command: as its user in its files alone, or with its libraries at
+ * least.
+ */
 function command(args: readonly string[]): [string, string[]] {
   const granary = (at: string) => [`${at}/usr/bin/node`, `${at}/app/granary.mjs`, ...args];
   if (isRoot) return ['chroot', [`--userspec=${userId}:${userId}`, root, ...granary('')]];

@@ -23,13 +23,18 @@ const seed = seedOf('system/ledger-crash');
 const random = seededRandom(seed);
 /** Of each wallet at the beginning: so little that some have to wait for more. */
 const funds = 400n;
-/** Postgres is killed every fifth time, but not so often that it gives up: when it crashes more than five times in a minute. */
+/**
+ * Postgres is killed every fifth time, but not so often that it gives up: when it crashes more than five times in a
+ * minute.
+ */
 const postgresKillsMax = 5;
 const postgresKillsWithinMs = 65_000;
 const underWayMax = 1_000;
 const log = createLogger('test', 'silent');
 
-/** Sends transfers to a process of the ledger, again whenever that had to be replaced, until each result is definite. */
+/**
+ * Sends transfers to a process of the ledger, again whenever that had to be replaced, until each result is definite.
+ */
 class Customers {
   readonly sent = new Map<string, Order>();
   readonly outcomes = new Map<string, string>();
@@ -152,7 +157,9 @@ describe('kill -9 of the ledger and of its Postgres', () => {
   });
 });
 
-/** Compares the ledger with what was acknowledged, transfer by transfer, and its counters with the sum of the transfers. */
+/**
+ * Compares the ledger with what was acknowledged, transfer by transfer, and its counters with the sum of the transfers.
+ */
 async function assertBooks(pool: Pool, customers: Customers, accounts: readonly string[]): Promise<void> {
   // A backend answers for a moment after its Postgres was killed, so all is read by one attempt.
   const { stored, balances } = await eventuallyResolves(async () => ({

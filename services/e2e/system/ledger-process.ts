@@ -15,7 +15,10 @@ export interface Receipt {
   outcome: string;
 }
 
-/** A process to be killed. It gets the URL of its database first, and then transfers, which it applies to the ledger there. */
+/**
+ * A process to be killed. It gets the URL of its database first, and then transfers, which it applies to the ledger
+ * there.
+ */
 process.once('message', (url: string) => {
   const log = createLogger('test', 'silent');
   const pool = createPool({ url, size: 4, applicationName: 'ledger', log });

@@ -1,8 +1,8 @@
 const path = require('node:path');
 
 /**
- * A Node to be killed: it starts Postgres on the directory of its first argument, by the built code of the checkout in its
- * second one, and says so in one line of JSON.
+ * A Node to be killed: it starts Postgres on the directory of its first argument, by the built code of the checkout in
+ * its second one, and says so in one line of JSON.
  */
 async function hold(dataDir, checkout) {
   const { startPostgres } = require(path.join(checkout, 'services/local/dist/postgres/postgres.js'));

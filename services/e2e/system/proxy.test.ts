@@ -19,7 +19,9 @@ import { endAllProcesses, endProcess, OwnStart, track } from '../support/own-pro
 const template = readFileSync(path.join(__dirname, '../../../deploy/nginx/granary.conf'), 'utf8');
 const name = 'api.example.com';
 
-/** The file of the guide with the ports, the address and the certificate of this test, in what nginx needs around it. */
+/**
+ * The file of the guide with the ports, the address and the certificate of this test, in what nginx needs around it.
+ */
 async function writeConfiguration(
   directory: string,
   { ports, upstream, authority }: { ports: readonly number[]; upstream: string; authority: Authority },

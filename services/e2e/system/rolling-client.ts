@@ -20,8 +20,8 @@ const requestTimeoutMs = limitMs(20_000);
 
 /**
  * What a client behind a balancer sees of several gateways: each request goes to one of those that say that they are
- * ready (if none does, to one that is not stopping), over a connection that was used a moment ago or a new one. Nothing is
- * sent twice.
+ * ready (if none does, to one that is not stopping), over a connection that was used a moment ago or a new one. Nothing
+ * is sent twice.
  */
 export class Balanced {
   private readonly ready = new Set<string>();

@@ -14,7 +14,9 @@ const app = `/api/apps/${appId}`;
 /** So much further each client comes between the steps of the upgrade. */
 const rounds = size({ run: 5, long: 10 });
 
-/** Clients that go on until told to stop. They note what was acknowledged, and everything that should not have happened. */
+/**
+ * Clients that go on until told to stop. They note what was acknowledged, and everything that should not have happened.
+ */
 class Load {
   readonly failures: string[] = [];
   readonly done: Record<string, number> = {};
@@ -151,12 +153,14 @@ function expectStatus(reply: Reply, expected: number, what: string): Reply {
 }
 
 /**
- * The release before has answered one such request 503 while the copy of data that it had reached was replaced, in one of several runs, as
- * the API allows. Copies of this release are replaced without any in the proof of the chart.
+ * The release before has answered one such request 503 while the copy of data that it had reached was replaced, in one
+ * of several runs, as the API allows. Copies of this release are replaced without any in the proof of the chart.
  */
 const cutOffMax = 2;
 
-/** What each service is asked in this test, over the ways that there are: streams, calls of their own, and the byte hop. */
+/**
+ * What each service is asked in this test, over the ways that there are: streams, calls of their own, and the byte hop.
+ */
 const hops: Array<[service: (typeof services)[number], metric: RegExp]> = [
   ['data', /^granary_rpc_requests_total\{method="granary.data.v1.Data\/Store",direction="server",code="OK"\} [1-9]/m],
   [

@@ -25,7 +25,10 @@ export interface TwoOfEach {
   urls: readonly string[];
   /** Brings the schemas to those of the sources, by their command `migrate`. */
   migrate(): Promise<void>;
-  /** Ends a copy by SIGTERM, waits for its end, and starts another in its place: from the sources, or as it was started first. */
+  /**
+   * Ends a copy by SIGTERM, waits for its end, and starts another in its place: from the sources, or as it was started
+   * first.
+   */
   replace(service: ServiceName, copy: number, by: 'sources' | 'first'): Promise<void>;
   /** The metrics of a copy, as text. */
   metrics(service: ServiceName, copy: number): Promise<string>;

@@ -29,7 +29,9 @@ const settings = commonConfig.extend({
     .string()
     .regex(/^[a-z][a-z0-9]{0,19}$/, 'lower-case letters and digits are expected')
     .default('celestia'),
-  /** `simulated`: a chain of the database, whose money is none; `cosmos`: a real one. Final once the service has run. */
+  /**
+   * `simulated`: a chain of the database, whose money is none; `cosmos`: a real one. Final once the service has run.
+   */
   CHAIN: z.enum(['simulated', 'cosmos']).default('simulated'),
   /** The CometBFT nodes of a real chain. */
   CHAIN_RPC_URLS: z

@@ -55,9 +55,9 @@ export class ChainOriginError extends StartError {
 }
 
 /**
- * Opens the chain that the configuration names, with the accounts of the ledger that it needs. Throws a ChainOriginError when the
- * database has been used with another one, a ChainNodeError when a node is of another one, and at the first start a
- * NotAvailableError when no node answers: deposits are looked for from its height on.
+ * Opens the chain that the configuration names, with the accounts of the ledger that it needs. Throws a
+ * ChainOriginError when the database has been used with another one, a ChainNodeError when a node is of another one,
+ * and at the first start a NotAvailableError when no node answers: deposits are looked for from its height on.
  */
 export async function openChain(pool: Pool, keys: KeyProvider, config: FinanceConfig, log: Logger): Promise<OpenChain> {
   const sender = addressOf(await keys.publicKey('hot'), config.ADDRESS_PREFIX);

@@ -37,8 +37,8 @@ async function accounts(count: number, balance: bigint): Promise<{ world: string
 type Transfer = Omit<TransferCommand, 'type'>;
 
 /**
- * Repeats a command with the same id while its outcome is unknown, as a caller must. On a slow machine some wait too long for
- * a lock, for a statement or for a new connection.
+ * Repeats a command with the same id while its outcome is unknown, as a caller must. On a slow machine some wait too
+ * long for a lock, for a statement or for a new connection.
  */
 async function untilDefinite(send: () => Promise<Outcome>): Promise<Outcome> {
   for (;;) {

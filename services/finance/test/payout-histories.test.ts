@@ -20,7 +20,10 @@ import { financePool, log } from './support/harness';
 import { crashing, newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';
 
 const payoutCount = size({ run: 2_000, long: 500_000 });
-/** To an address that the chain refuses. Up to 99 others share the transaction of each, and are then paid one by one: most of the cost. */
+/**
+ * To an address that the chain refuses. Up to 99 others share the transaction of each, and are then paid one by one:
+ * most of the cost.
+ */
 const blockedCount = Math.min(3, Math.ceil(payoutCount / 2_000));
 const appCount = 100;
 const perBatch = 100;

@@ -44,7 +44,9 @@ afterEach(async () => {
   await closed;
 });
 
-/** A connection from a local address; `received` is what came over it, and it is closed when the other side closed it. */
+/**
+ * A connection from a local address; `received` is what came over it, and it is closed when the other side closed it.
+ */
 async function open(localAddress: string) {
   const socket = connect({ port: gateway.port, host: '127.0.0.1', localAddress });
   sockets.push(socket);

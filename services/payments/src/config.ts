@@ -41,11 +41,17 @@ const settings = commonConfig.extend({
   X402_PAY_TO: z.string().superRefine(checkPaymentAddresses).default(''),
   /** What tokens are worth: units for 1 TIA. A token without a rate is not offered. */
   X402_RATES: z.string().refine(areRates, ratesRule).default(''),
-  /** The least that a payment is for on networks whose fees this service pays, in utia. Fees of simulated networks are play money. */
+  /**
+   * The least that a payment is for on networks whose fees this service pays, in utia. Fees of simulated networks are
+   * play money.
+   */
   X402_MIN_UTIA: z.string().refine(areMinimums, minimumsRule).default('1000'),
   /** How long a request waits for the settlement of its payment, before it is answered with a ticket. */
   X402_SETTLE_WAIT_MS: whole(100, 60_000).default(45_000),
-  /** What POST /x402/settle settles: requirements that this service has made, or those of others too, for callers with a key. */
+  /**
+   * What POST /x402/settle settles: requirements that this service has made, or those of others too, for callers with a
+   * key.
+   */
   X402_SETTLE: z.enum(['own', 'open'], { error: 'own or open is expected' }).default('own'),
   /** The seed of the accounts that pay the gas on EVM networks, and the fees on Solana. */
   X402_KEY_FILE: z.string().min(1).optional(),

@@ -11,8 +11,8 @@ export type PriceList = Record<PriceName, bigint>;
 
 /**
  * Stores a price list as the valid one: changed prices apply from now on, earlier ones are kept. The valid prices are
- * published also if none has changed, so that a reader which has lost them gets them again. Replicas of the service may call
- * it concurrently.
+ * published also if none has changed, so that a reader which has lost them gets them again. Replicas of the service may
+ * call it concurrently.
  */
 export async function setPrices(pool: Pool, prices: PriceList, now: Date): Promise<void> {
   await retriedTransaction(pool, async (tx) => {

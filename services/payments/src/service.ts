@@ -75,8 +75,8 @@ export const paymentsSchema: Schema = {
 };
 
 /**
- * The payments service: the configured prices of the platform, which it publishes; offers of paid reads, and what agent keys
- * pay. Throws a ConfigError when the address of finance or data is missing, see also `SettlementNetworks.open`.
+ * The payments service: the configured prices of the platform, which it publishes; offers of paid reads, and what agent
+ * keys pay. Throws a ConfigError when the address of finance or data is missing, see also `SettlementNetworks.open`.
  */
 export async function startPayments(
   config: PaymentsConfig,

@@ -56,7 +56,10 @@ test('the network is closed once no node could be asked twice in a row, and open
   expect(states).toEqual([true, true, true, true, false, false, true]);
 });
 
-/** A node that answers broadcasts by these codes, 0: it accepts it; the account is as far as the payment, and no block has it. */
+/**
+ * A node that answers broadcasts by these codes, 0: it accepts it; the account is as far as the payment, and no block
+ * has it.
+ */
 function nodeThatAnswers(...codes: number[]) {
   const [answers, state] = [codes.values(), { height: 100n }];
   const network = settlementOn({

@@ -40,7 +40,9 @@ beforeAll(async () => {
   official = await officialFacilitator();
 });
 
-/** The official facilitator on a chain where every account has money, no nonce was used, and only tokens are contracts. */
+/**
+ * The official facilitator on a chain where every account has money, no nonce was used, and only tokens are contracts.
+ */
 async function officialFacilitator(): Promise<typeof official> {
   const [{ x402Facilitator }, { ExactEvmScheme }, { ExactEvmSchemeV1 }, { verifyTypedData }] = await Promise.all([
     import('@x402/core/facilitator'),
@@ -234,7 +236,9 @@ const mutations: Record<string, Mutation> = {
   },
 };
 
-/** Where we are stricter than the official facilitator, by our reason. Nothing else may differ, and each of these does. */
+/**
+ * Where we are stricter than the official facilitator, by our reason. Nothing else may differ, and each of these does.
+ */
 const stricter: Record<string, RegExp> = {
   'a signature has one form': /^invalid_exact_evm_payload_signature: /,
   'accepted equals the requirements (version 2)': /paymentPayload\.accepted must equal/,

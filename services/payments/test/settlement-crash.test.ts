@@ -89,7 +89,10 @@ class ProcessEnded extends Error {
 
 let crashes = 0;
 
-/** A process of the service: any of its calls to the database, the network, the ledger and the store may be its last, before or after it had its effect. */
+/**
+ * A process of the service: any of its calls to the database, the network, the ledger and the store may be its last,
+ * before or after it had its effect.
+ */
 class Copy {
   isDead = false;
   readonly payments: RequestPayments;

@@ -4,7 +4,9 @@ const loopBytesMax = 24;
 /** For longer text, room for its exact size is made. */
 const scannedOnceMax = 16 * 1024;
 
-/** Bytes written one after the other into one buffer, which at least doubles when it is full. Numbers are big-endian. */
+/**
+ * Bytes written one after the other into one buffer, which at least doubles when it is full. Numbers are big-endian.
+ */
 export class ByteWriter {
   protected bytes: Buffer;
   protected size = 0;
@@ -46,7 +48,9 @@ export class ByteWriter {
     this.size += 4;
   }
 
-  /** Overwrites four bytes that were written at `at`. By hand, because Buffer's method checks its arguments each time. */
+  /**
+   * Overwrites four bytes that were written at `at`. By hand, because Buffer's method checks its arguments each time.
+   */
   int32At(at: number, value: number): void {
     const { bytes } = this;
     bytes[at] = value >>> 24;

@@ -9,9 +9,9 @@ export class ConfigError extends StartError {
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Reads a service's configuration from an environment, once: every problem is reported together, the result is
- * frozen. An empty variable is one that is not set. Throws a ConfigError whose message names each variable, what is wrong
- * with it, and its value unless that may be a secret.
+ * Reads a service's configuration from an environment, once: every problem is reported together, the result is frozen.
+ * An empty variable is one that is not set. Throws a ConfigError whose message names each variable, what is wrong with
+ * it, and its value unless that may be a secret.
  */
 export function readConfig<S extends z.ZodObject>(schema: S, environment: Environment): Readonly<z.infer<S>> {
   const result = schema.safeParse(withoutEmpty(environment));
@@ -70,7 +70,9 @@ const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin ==
 /** The address of a server over HTTP, without a path. */
 export const origin = z.url({ protocol: /^https?$/ }).refine(isOrigin, 'scheme, host and port alone are expected');
 
-/** How clients reach the gateway. It goes into commands that people paste into a shell, so nothing else may be in it. */
+/**
+ * How clients reach the gateway. It goes into commands that people paste into a shell, so nothing else may be in it.
+ */
 export const publicUrl = z
   .url({ protocol: /^https?$/, error: 'http:// or https://, a host and perhaps a path are expected' })
   .regex(/^[A-Za-z0-9:/?.[\]_~%-]+$/, 'only letters, digits and :/.-_~% are expected')

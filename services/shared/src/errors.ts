@@ -20,10 +20,10 @@ export type StatusName =
 export type ErrorDetails = Record<string, unknown>;
 
 /**
- * The one error that may leave a service. `code` says what kind of failure it is to a machine on the wire,
- * `reason` which rule was broken (an UPPER_SNAKE domain constant that becomes the public `code`), `message` is
- * text for a person and may be shown to one, `details` is JSON. What is not a ServiceError becomes INTERNAL. Only of INTERNAL
- * is there a stack trace: the others are answers, of which strangers may cause many, and a trace would be their largest cost.
+ * The one error that may leave a service. `code` says what kind of failure it is to a machine on the wire, `reason`
+ * which rule was broken (an UPPER_SNAKE domain constant that becomes the public `code`), `message` is text for a person
+ * and may be shown to one, `details` is JSON. What is not a ServiceError becomes INTERNAL. Only of INTERNAL is there a
+ * stack trace: the others are answers, of which strangers may cause many, and a trace would be their largest cost.
  */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError';
@@ -46,7 +46,9 @@ export class ServiceError extends Error {
   }
 }
 
-/** Messages for each field path (`data[3].address.city`) that was wrong: the shape of `details` of a validation error. */
+/**
+ * Messages for each field path (`data[3].address.city`) that was wrong: the shape of `details` of a validation error.
+ */
 export type FieldMessages = Record<string, string[]>;
 
 /** `message` is completed by the first of `fields`, as `withFirstDetail` says. */

@@ -4,8 +4,8 @@ import { logOutput } from './log-output';
 export type { Logger };
 
 /**
- * The log of one service: JSON lines on standard output, which never hold the service up, see log-output.ts. Secrets and bodies are never passed to it; the paths
- * below are a second line of defence for headers.
+ * The log of one service: JSON lines on standard output, which never hold the service up, see log-output.ts. Secrets
+ * and bodies are never passed to it; the paths below are a second line of defence for headers.
  */
 export function createLogger(service: string, level: string): Logger {
   return createWith({ service }, level);

@@ -16,7 +16,9 @@ const drainTimeoutMs = isLong ? 300_000 : 120_000;
 const seed = seedOf('shared/bus-away');
 const load = { writers: 6, pauseMs: 50 };
 
-/** How a broker is unavailable. A dead one refuses connections; a frozen one accepts them and answers all of them later. */
+/**
+ * How a broker is unavailable. A dead one refuses connections; a frozen one accepts them and answers all of them later.
+ */
 const faults = {
   dead: {
     begin: (broker: TestBroker) => broker.kill(),
@@ -35,7 +37,9 @@ async function pendingEvents(service: string): Promise<number> {
   return Number(line?.slice(name.length));
 }
 
-/** Writes before, while and after a broker is unavailable; resolves to what was observed once all events had arrived. */
+/**
+ * Writes before, while and after a broker is unavailable; resolves to what was observed once all events had arrived.
+ */
 async function survive(fault: keyof typeof faults, broker: TestBroker) {
   const { publisher, subscriber, consume, relaying } = await world({
     size: load.writers + 6,

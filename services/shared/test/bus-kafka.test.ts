@@ -171,7 +171,8 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     await until(async () => (await consumer.lag()).message !== missing);
     await until(async () => (await relaying!.check()).status === 'HEALTHY');
     await stopConsumer(consumer);
-    // These events come through Kafka, because the sweep is not due. The offsets in the database are beyond the end of the topic.
+    // These events come through Kafka, because the sweep is not due. The offsets in the database are beyond the end of
+    // the topic.
     consume();
     await transaction(publisher, (tx) => publish(tx, 'new', 20));
     await until(async () => (await count(subscriber, 'applied')) === 360);

@@ -26,7 +26,10 @@ export function describeWithAnvil<D extends { skip: unknown }>(describe: D): D |
   return describe.skip;
 }
 
-/** A node of an EVM network with one block for each transaction, unless mining is stopped, and the token at the address of USDC. */
+/**
+ * A node of an EVM network with one block for each transaction, unless mining is stopped, and the token at the address
+ * of USDC.
+ */
 export class Anvil {
   private constructor(
     readonly url: string,

@@ -21,8 +21,8 @@ export interface TestDatabase {
 }
 
 /**
- * A fresh empty database. The next suite of this worker drops it, with whoever is still connected; those of the last suite go
- * with the cluster at the end of the run, and so do those of jest's main process.
+ * A fresh empty database. The next suite of this worker drops it, with whoever is still connected; those of the last
+ * suite go with the cluster at the end of the run, and so do those of jest's main process.
  */
 export async function testDatabase(): Promise<TestDatabase> {
   return createFrom('template0');

@@ -4,8 +4,8 @@ import { limitMs } from './speed';
 const pollEveryMs = 20;
 
 /**
- * Polls until there is a result other than undefined and false. Throws after `timeoutMs`, which scales with the slowness
- * of the machine.
+ * Polls until there is a result other than undefined and false. Throws after `timeoutMs`, which scales with the
+ * slowness of the machine.
  */
 export async function eventually<T>(
   look: () => Promise<T | undefined | false> | T | undefined | false,
@@ -21,7 +21,10 @@ export async function eventually<T>(
   }
 }
 
-/** Polls until `holds` accepts what was found, an error that was thrown included; the last find is named when it never does. */
+/**
+ * Polls until `holds` accepts what was found, an error that was thrown included; the last find is named when it never
+ * does.
+ */
 export async function eventuallyHolds<T>(look: () => Promise<T>, holds: (found: T) => boolean): Promise<T> {
   let last: T | undefined;
   try {

@@ -27,9 +27,9 @@ interface Lent<Instance> {
 }
 
 /**
- * Lends instances to suites, several at a time. Each starts when it is first asked for, and stops when nobody has had it for
- * `idleMs`: a Granary that does nothing still polls. When the place crashes, the suites that have something from it fail when
- * they give that back, and it is opened once more in a run, no more.
+ * Lends instances to suites, several at a time. Each starts when it is first asked for, and stops when nobody has had
+ * it for `idleMs`: a Granary that does nothing still polls. When the place crashes, the suites that have something from
+ * it fail when they give that back, and it is opened once more in a run, no more.
  */
 export class Lender<What, Instance extends Stoppable> {
   private place: Promise<Place<What, Instance>> | undefined;
@@ -45,7 +45,10 @@ export class Lender<What, Instance extends Stoppable> {
     private readonly open: () => Promise<Place<What, Instance>>,
   ) {}
 
-  /** Lends `what` to a suite, which passes `id` to `takeBack`. Throws when the place has crashed twice, with both sentences. */
+  /**
+   * Lends `what` to a suite, which passes `id` to `takeBack`. Throws when the place has crashed twice, with both
+   * sentences.
+   */
   async lend(what: What, suite: string): Promise<{ id: string; instance: Instance }> {
     if (this.crashes.length > 1) throw new Error(this.crashes.join(' '));
     const id = randomUUID();

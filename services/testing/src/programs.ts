@@ -2,10 +2,15 @@ import { fork, type ChildProcess, type ForkOptions } from 'node:child_process';
 import { join } from 'node:path';
 import { builtServices } from './stack';
 
-/** Arguments of Node before a TypeScript file of the tests, which imports packages as they were built: see `builtServices`. */
+/**
+ * Arguments of Node before a TypeScript file of the tests, which imports packages as they were built: see
+ * `builtServices`.
+ */
 export const programArguments = ['--require', join(__dirname, '..', 'load-typescript.js')];
 
-/** Starts a TypeScript file of the tests in a process of its own, with a channel for messages, on what the sources say. */
+/**
+ * Starts a TypeScript file of the tests in a process of its own, with a channel for messages, on what the sources say.
+ */
 export async function forkProgram(
   file: string,
   args: readonly string[] = [],

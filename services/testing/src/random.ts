@@ -1,4 +1,7 @@
-/** Numbers from 0 up to, without it, 1, the same ones for the same seed (mulberry32). It takes the place of `Math.random`. */
+/**
+ * Numbers from 0 up to, without it, 1, the same ones for the same seed (mulberry32). It takes the place of
+ * `Math.random`.
+ */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

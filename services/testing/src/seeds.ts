@@ -4,7 +4,10 @@ import { appendFileSync } from 'node:fs';
 import foundSeeds from './found-seeds.json';
 import { isLong } from './size';
 
-/** Holds the seed of the run. `npm test -- --seed <text>` sets it, or else the first process of a run does, by `commitSeed`. */
+/**
+ * Holds the seed of the run. `npm test -- --seed <text>` sets it, or else the first process of a run does, by
+ * `commitSeed`.
+ */
 export const seedVariable = 'GRANARY_TEST_SEED';
 
 /** Holds a file to which each proof appends its parts, so that the runner can say which of them to try again. */
@@ -22,8 +25,8 @@ interface FoundSeed extends SeededPart {
 }
 
 /**
- * The seed of a run that names none: date and abbreviated hash of the last commit, such as `2026-11-26.be891b9`. Whoever tests
- * that commit tries the same cases, and the next commit tries others.
+ * The seed of a run that names none: date and abbreviated hash of the last commit, such as `2026-11-26.be891b9`.
+ * Whoever tests that commit tries the same cases, and the next commit tries others.
  */
 export function commitSeed(): string {
   const format = ['log', '-1', '--date=format-local:%Y-%m-%d', '--format=%cd.%H'];
@@ -46,9 +49,9 @@ export function seedOf(proof: string): number {
 }
 
 /**
- * The parts of a proof of `cases` cases: a quarter of them has the same seed in each run, so that a change is compared on known
- * ground, the others have the seed of the run, and every seed that once found a fault is tried again. In `npm run test:long` all
- * cases have the seed of their shard.
+ * The parts of a proof of `cases` cases: a quarter of them has the same seed in each run, so that a change is compared
+ * on known ground, the others have the seed of the run, and every seed that once found a fault is tried again. In
+ * `npm run test:long` all cases have the seed of their shard.
  */
 export function partsOf(proof: string, cases: number): SeededPart[] {
   // A single case follows the run.

@@ -5,7 +5,9 @@ import { createPool } from '@granary/shared/postgres/pool';
 import { migrateSchema, type Schema } from '@granary/shared/service/schema';
 import { cloneDatabase, templateDatabase, type TestDatabase } from './database';
 
-/** A fresh database with the tables of a service, `dataSchema` for example: a copy of one that is migrated once per run. */
+/**
+ * A fresh database with the tables of a service, `dataSchema` for example: a copy of one that is migrated once per run.
+ */
 export async function serviceDatabase(schema: Schema): Promise<TestDatabase> {
   const { bus = false, idempotency = false } = schema;
   const tables = JSON.stringify({ bus, idempotency, migrations: await readMigrations(schema.migrations) });

@@ -6,8 +6,8 @@ const shards = Number(process.env['GRANARY_TEST_SHARDS'] ?? 1);
 const longLimitMs = 4 * 3_600_000;
 
 /**
- * How many cases a proof takes: `run` in each run of the tests, and `long` in `npm run test:long`, where a shard takes its part
- * of them.
+ * How many cases a proof takes: `run` in each run of the tests, and `long` in `npm run test:long`, where a shard takes
+ * its part of them.
  */
 export function size({ run, long }: { run: number; long: number }): number {
   return isLong ? Math.ceil(long / shards) : run;

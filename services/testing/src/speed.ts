@@ -20,8 +20,8 @@ function work(): void {
 }
 
 /**
- * How many times as much processor time as the reference this machine needs for the same work. It is the same on a busy machine
- * and on a quiet one, so that processor seconds divided by it compare runs.
+ * How many times as much processor time as the reference this machine needs for the same work. It is the same on a busy
+ * machine and on a quiet one, so that processor seconds divided by it compare runs.
  */
 export function measureProcessor(samples = samplesOfRun): number {
   const before = process.cpuUsage();
@@ -30,7 +30,10 @@ export function measureProcessor(samples = samplesOfRun): number {
   return (user + system) / 1000 / samples / referenceMs;
 }
 
-/** How many times slower than the reference a short burst of work is, at least 1. It is scheduled well even on a busy machine. */
+/**
+ * How many times slower than the reference a short burst of work is, at least 1. It is scheduled well even on a busy
+ * machine.
+ */
 function measureBurst(samples: number): number {
   const tookMs = Array.from({ length: samples }, () => {
     const beganMs = performance.now();
@@ -42,8 +45,8 @@ function measureBurst(samples: number): number {
 }
 
 /**
- * Measures how many times slower than the reference this process runs now, beside other processes: at least 1. The processes
- * that wait for each processor count too.
+ * Measures how many times slower than the reference this process runs now, beside other processes: at least 1. The
+ * processes that wait for each processor count too.
  */
 export function measureSlowness(samples = samplesOfRun): number {
   return Math.min(Math.max(measureBurst(samples), loadavg()[0]! / availableParallelism()), slownessMax);
@@ -65,17 +68,17 @@ export function slowness(): number {
 }
 
 /**
- * An upper limit for what a test waits for, given in milliseconds on the reference machine: it grows with the slowness of this
- * one, its load included. Nothing waits until it has passed, unless the test fails.
+ * An upper limit for what a test waits for, given in milliseconds on the reference machine: it grows with the slowness
+ * of this one, its load included. Nothing waits until it has passed, unless the test fails.
  */
 export function limitMs(referenceLimitMs: number): number {
   return Math.round(referenceLimitMs * slowness());
 }
 
 /**
- * A time that a test waits out, or a limit of the product that it waits to see reached, given in milliseconds on the reference
- * machine. It grows with the speed of the processor alone: the load of this machine is mostly that of the tests themselves, and
- * waiting longer because they are busy would keep them busy longer.
+ * A time that a test waits out, or a limit of the product that it waits to see reached, given in milliseconds on the
+ * reference machine. It grows with the speed of the processor alone: the load of this machine is mostly that of the
+ * tests themselves, and waiting longer because they are busy would keep them busy longer.
  */
 export function waitMs(referenceWaitMs: number): number {
   return Math.round(referenceWaitMs * measure().burst);

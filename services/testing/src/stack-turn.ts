@@ -1,7 +1,10 @@
 import { hash, runSeed } from './seeds';
 import { isLong } from './size';
 
-/** `all`, or one of 0 to 4: which of the suites that are on the stack in turn are there. `npm run test:long` has all of them. */
+/**
+ * `all`, or one of 0 to 4: which of the suites that are on the stack in turn are there. `npm run test:long` has all of
+ * them.
+ */
 const turnVariable = 'GRANARY_TEST_STACK_TURN';
 /** How many runs it takes until each of those suites has been there. */
 const turns = 5;

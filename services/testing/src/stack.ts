@@ -12,7 +12,9 @@ export interface TestStack {
   missing: Partial<Record<StackPart, string>>;
 }
 
-/** A broker, without topics of its own and for the whole test run: give topics and groups names that nobody else has. */
+/**
+ * A broker, without topics of its own and for the whole test run: give topics and groups names that nobody else has.
+ */
 export interface TestKafka {
   brokers: string[];
   sasl: KafkaSasl;
@@ -29,8 +31,9 @@ export interface TestMinio {
 }
 
 /**
- * Jest's `describe` for suites that need those parts: where one is missing it is `describe.skip`, unless REQUIRE_STACK=1
- * says that nothing may be missing; then the suite runs, and fails with the reason when it asks for the part.
+ * Jest's `describe` for suites that need those parts: where one is missing it is `describe.skip`, unless
+ * REQUIRE_STACK=1 says that nothing may be missing; then the suite runs, and fails with the reason when it asks for the
+ * part.
  */
 export function describeWith<D extends { skip: unknown }>(describe: D, ...parts: StackPart[]): D | D['skip'] {
   return isSkippedWithout(...parts) ? describe.skip : describe;
@@ -62,7 +65,10 @@ export async function nginxForTests(): Promise<string> {
   return (await askTestStack<{ program: string }>('nginx')).program;
 }
 
-/** The folder with the programs `helm`, `kubeconform`, `kube-score`, `helm-docs` and `tilt-check`, and definitions of resources. */
+/**
+ * The folder with the programs `helm`, `kubeconform`, `kube-score`, `helm-docs` and `tilt-check`, and definitions of
+ * resources.
+ */
 export async function chartToolsForTests(): Promise<string> {
   return (await askTestStack<{ folder: string }>('helm')).folder;
 }
@@ -77,7 +83,10 @@ export async function builtServices(): Promise<void> {
   await askTestStack('build');
 }
 
-/** Asks jest's main process for something of the run, or to do something for a suite. Throws with the reason when it cannot. */
+/**
+ * Asks jest's main process for something of the run, or to do something for a suite. Throws with the reason when it
+ * cannot.
+ */
 export async function askTestStack<T>(what: string, request: object = {}): Promise<T> {
   const { url, missing } = readTestStack();
   const reason = missing[what as StackPart];

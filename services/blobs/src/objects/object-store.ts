@@ -6,8 +6,8 @@ import { webIdentityKeys } from '../stores/s3/web-identity';
 import type { BlobsConfig } from '../config';
 
 /**
- * Opens the configured store. `owner` identifies this installation, so that a bucket of another one is refused. Throws a
- * ConfigError when the store cannot be used.
+ * Opens the configured store. `owner` identifies this installation, so that a bucket of another one is refused. Throws
+ * a ConfigError when the store cannot be used.
  */
 export async function openObjectStore(config: BlobsConfig, owner: string): Promise<ObjectStore> {
   if (config.OBJECT_STORE === 'files') return openFilesystemStore(config.OBJECTS_DIR!);

@@ -2,10 +2,10 @@ import { execute, row, rows, type Connection, type Queryable } from '@granary/sh
 import { sql } from '@granary/shared/postgres/sql';
 
 /**
- * The objects in the store and their references. Blobs of one app with the same bytes share an object; blobs of different
- * apps never do. Two rules keep references valid: a new blob takes a share lock on the object that it will use, and an
- * object is released under an exclusive lock, when no blob uses it. A released object is never used again; the same bytes
- * get a new one.
+ * The objects in the store and their references. Blobs of one app with the same bytes share an object; blobs of
+ * different apps never do. Two rules keep references valid: a new blob takes a share lock on the object that it will
+ * use, and an object is released under an exclusive lock, when no blob uses it. A released object is never used again;
+ * the same bytes get a new one.
  */
 
 /** The id that marks a bucket as belonging to this installation. */

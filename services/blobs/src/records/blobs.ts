@@ -184,8 +184,8 @@ export async function markDeleted(pool: Pool, blobId: string): Promise<void> {
 
 /**
  * Marks the blobs of a collection, of an app, or of some documents as deleted. A later collection of the same name may
- * have blobs already: those with another number stay, and so do blobs without a number that were created after `before`,
- * the time of the deletion.
+ * have blobs already: those with another number stay, and so do blobs without a number that were created after
+ * `before`, the time of the deletion.
  */
 export async function markAllDeleted(
   tx: Connection,

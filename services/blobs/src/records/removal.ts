@@ -7,8 +7,8 @@ import { findReleased, deleteReleased } from '../objects/objects';
 const batchSize = 100;
 
 /**
- * The advisory lock, in the database of blobs, that a backup holds exclusively while it copies objects; removal holds it
- * shared. It belongs to a session, so it is released as soon as a backup is killed.
+ * The advisory lock, in the database of blobs, that a backup holds exclusively while it copies objects; removal holds
+ * it shared. It belongs to a session, so it is released as soon as a backup is killed.
  */
 export const removalLockKey = 4_702_117_307;
 

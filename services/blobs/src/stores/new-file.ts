@@ -5,9 +5,9 @@ import { pipeline } from 'node:stream/promises';
 const bufferBytes = 1024 * 1024;
 
 /**
- * Writes what `through` makes of a source to a new file that only its owner can read, and syncs it, but not its directory.
- * On a failure, also of the source, or when `signal` is aborted, no file is left, and a source that is a stream is
- * destroyed. Throws EEXIST where there is a file, which stays as it is, and what the source throws.
+ * Writes what `through` makes of a source to a new file that only its owner can read, and syncs it, but not its
+ * directory. On a failure, also of the source, or when `signal` is aborted, no file is left, and a source that is a
+ * stream is destroyed. Throws EEXIST where there is a file, which stays as it is, and what the source throws.
  */
 export async function writeNewFile<Item>(
   path: string,

@@ -10,8 +10,8 @@ export interface ByteRange {
 /**
  * The first phase of an upload: all bytes have arrived, but nothing can read them yet. `keep` makes them an object that
  * is durable once it resolves. Bytes that are neither kept nor discarded when the process ends are removed by a sweep.
- * So the caller can record the key in between, and no crash leaves an unknown object. `discard` may follow a `keep` that
- * failed; a sweep removes what it cannot.
+ * So the caller can record the key in between, and no crash leaves an unknown object. `discard` may follow a `keep`
+ * that failed; a sweep removes what it cannot.
  */
 export interface ReceivedObject {
   key: string;

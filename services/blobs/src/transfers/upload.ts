@@ -127,8 +127,8 @@ async function prepare(
 }
 
 /**
- * Reconciliation discards a pending blob at a certain age, and nothing may be committed by then. So an upload that stalled
- * (a paused process, an unreachable store) is refused while there is still time for a commit.
+ * Reconciliation discards a pending blob at a certain age, and nothing may be committed by then. So an upload that
+ * stalled (a paused process, an unreachable store) is refused while there is still time for a commit.
  */
 function refuseLate(context: BlobsContext, startedMs: number): void {
   const latestMs = startedMs + Math.max(context.pendingGraceMs - 2 * dataTimeoutMs, dataTimeoutMs);

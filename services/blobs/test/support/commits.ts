@@ -7,7 +7,9 @@ import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Handlers } from '@granary/shared/rpc/types';
 
-/** What happens to the next calls: with `lostAs` they commit, and the caller gets that code; an error is a definite no. */
+/**
+ * What happens to the next calls: with `lostAs` they commit, and the caller gets that code; an error is a definite no.
+ */
 export type Mood = 'well' | { lostAs: StatusName } | 'down' | ServiceError;
 
 export interface Commits {
@@ -20,7 +22,9 @@ export interface Commits {
   collectionNumber: number;
 }
 
-/** The four calls of the data service that blobs makes, with what the contract says about tickets and idempotency keys. */
+/**
+ * The four calls of the data service that blobs makes, with what the contract says about tickets and idempotency keys.
+ */
 export function commitsInMemory(): Commits {
   const byTicket = new Map<string, CommitUploadResponse>();
   const byKey = new Map<string, { hash: string; response: CommitUploadResponse }>();

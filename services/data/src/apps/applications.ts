@@ -202,7 +202,10 @@ export async function updateApplication(
   });
 }
 
-/** Marks an application as deleted at once, with its keys; tables are dropped by a job, other services react to the event. */
+/**
+ * Marks an application as deleted at once, with its keys; tables are dropped by a job, other services react to the
+ * event.
+ */
 export async function deleteApplication(
   pool: Pool,
   request: DeleteApplicationRequest,

@@ -12,8 +12,8 @@ const keptSeconds = 900;
 const forgottenAtOnce = 1_000;
 
 /**
- * Uses a signature for the request `use_id`, which may ask again; it is committed when this resolves. Throws SIGNATURE_USED for
- * another request, and for a signature that is too old to be known.
+ * Uses a signature for the request `use_id`, which may ask again; it is committed when this resolves. Throws
+ * SIGNATURE_USED for another request, and for a signature that is too old to be known.
  */
 export async function useSignature(pool: Pool, request: UseSignatureRequest): Promise<UseSignatureResponse> {
   const { signature, signedAtSeconds, useId } = request;

@@ -8,19 +8,19 @@ import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
 
 /**
- * How long a transaction that has locked an app waits for any other lock: those of a table, when it adds or drops columns
- * that a long reader (the refresh of a view, an export) still sees. All writers of the app wait meanwhile, and all new
- * readers of the table, so it fails soon and is retried from the beginning.
+ * How long a transaction that has locked an app waits for any other lock: those of a table, when it adds or drops
+ * columns that a long reader (the refresh of a view, an export) still sees. All writers of the app wait meanwhile, and
+ * all new readers of the table, so it fails soon and is retried from the beginning.
  */
 const lockTimeoutMs = 200;
 /** With the delays between them about as long as a request may take. */
 const attempts = 12;
 
 /**
- * Locks an app until the transaction ends: commits and changes of the catalog are serial within an app. The lock is that
- * of the row of its head, which commits lock too. It is a statement of its own, because a statement that waits for a lock
- * goes on with an old snapshot. A deleted app has no head any more. Throws APP_NOT_FOUND. Every later statement of the
- * transaction waits for locks at most 200 ms and then fails with a retryable error.
+ * Locks an app until the transaction ends: commits and changes of the catalog are serial within an app. The lock is
+ * that of the row of its head, which commits lock too. It is a statement of its own, because a statement that waits for
+ * a lock goes on with an old snapshot. A deleted app has no head any more. Throws APP_NOT_FOUND. Every later statement
+ * of the transaction waits for locks at most 200 ms and then fails with a retryable error.
  */
 export async function lockApp(tx: Connection, appNumber: bigint): Promise<void> {
   const found = await row(tx, sql`select from head where app_number = ${appNumber} for update`);
@@ -34,8 +34,8 @@ export async function bumpCatalogRevision(tx: Queryable, appNumber: bigint): Pro
 }
 
 /**
- * Changes the catalog of an app under its lock, once for the Idempotency-Key of the request; a repeated request gets the
- * answer as `kept` makes it. Throws APP_NOT_FOUND.
+ * Changes the catalog of an app under its lock, once for the Idempotency-Key of the request; a repeated request gets
+ * the answer as `kept` makes it. Throws APP_NOT_FOUND.
  */
 export function withAppLockOnce<T extends { replayed?: boolean }>(
   pool: Pool,

@@ -19,8 +19,8 @@ import {
 export const COLLECTION_NOT_FOUND = 'COLLECTION_NOT_FOUND';
 
 /**
- * A collection as it was looked up under the app of the caller. Every statement on documents is built from it: there is no
- * other way to the name of a table, so no app can reach the tables of another.
+ * A collection as it was looked up under the app of the caller. Every statement on documents is built from it: there is
+ * no other way to the name of a table, so no app can reach the tables of another.
  */
 export interface CollectionRef {
   appNumber: bigint;

@@ -8,8 +8,8 @@ export const LIMIT_EXCEEDED = 'LIMIT_EXCEEDED';
 export const definitionBytesMax = 8 * 1024 * 1024;
 
 /**
- * Refuses a change after which the definitions of an app are too large together; called in its transaction, under the lock
- * of the app. Lengths are read without the texts. Throws LIMIT_EXCEEDED.
+ * Refuses a change after which the definitions of an app are too large together; called in its transaction, under the
+ * lock of the app. Lengths are read without the texts. Throws LIMIT_EXCEEDED.
  */
 export async function checkDefinitionBytes(tx: Connection, appNumber: bigint): Promise<void> {
   const { bytes } = (await row<{ bytes: bigint }>(

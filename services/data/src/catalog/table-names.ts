@@ -3,7 +3,10 @@ import type { CollectionRef } from './collection';
 import type { DatasetTable } from './dataset';
 import type { IndexDefinition, IndexedField } from './index-definition';
 
-/** The latest version of each document: a row has id, body, version, deleted, created_at, updated_at, ordinal, place, and the keys. */
+/**
+ * The latest version of each document: a row has id, body, version, deleted, created_at, updated_at, ordinal, place,
+ * and the keys.
+ */
 export const documentsTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>): Sql =>
   named('a_', of.appNumber, '.c_', of.number);
 

@@ -40,9 +40,9 @@ import { cancelBuilds } from '../tables/build-job';
 /**
  * Creates an index: a btree, a btree over a declared type, a composite one over several fields, a full-text one, or one
  * over a field that is stored encrypted from now on, for which PAYMENT_REQUIRED is thrown until it is paid. Small
- * tables are indexed at once; else the answer carries the ticket of the build. The same definition again changes no more
- * than prices, and builds an index whose build has failed. Throws DOCUMENTS_DO_NOT_FIT where stored values have not the
- * type of the index, unless it is forced.
+ * tables are indexed at once; else the answer carries the ticket of the build. The same definition again changes no
+ * more than prices, and builds an index whose build has failed. Throws DOCUMENTS_DO_NOT_FIT where stored values have
+ * not the type of the index, unless it is forced.
  */
 export async function createIndex(
   pool: Pool,

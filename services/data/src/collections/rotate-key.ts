@@ -12,8 +12,8 @@ import { enqueueJob } from '../jobs/queue';
 import { ENCRYPTION_CONFLICT } from '../tables/encrypted-field';
 
 /**
- * Gives an app another data key, which encrypts from now on, and queues the job that writes present documents anew. While
- * that waits, a second rotation makes no other key. Throws ENCRYPTION_CONFLICT where nothing is encrypted,
+ * Gives an app another data key, which encrypts from now on, and queues the job that writes present documents anew.
+ * While that waits, a second rotation makes no other key. Throws ENCRYPTION_CONFLICT where nothing is encrypted,
  * ENCRYPTION_UNAVAILABLE.
  */
 export async function rotateDataKey(

@@ -61,8 +61,8 @@ export interface DerivedSource {
   /** Called once for each state of a collection, not for each batch. */
   rowsOf(collection: CollectionRef): readonly DerivedRows[];
   /**
-   * What is derived from these collections does not follow their changes any more, from this transaction on, which holds
-   * the lock of the head. The revision of the catalog grows.
+   * What is derived from these collections does not follow their changes any more, from this transaction on, which
+   * holds the lock of the head. The revision of the catalog grows.
    */
   abandon(tx: Connection, app: App, collections: readonly CollectionRef[]): Promise<void>;
 }
@@ -70,9 +70,9 @@ export interface DerivedSource {
 const noSource: DerivedSource = { rowsOf: () => [], abandon: () => Promise.resolve() };
 
 /**
- * The place where derived rows (live views) are maintained: after the plan of a batch, before its COMMIT, whichever path
- * it takes. A collection from which nothing is derived has the same statements as without this. Documents also change in
- * `usage/document-removal`, which is not part of the commit path.
+ * The place where derived rows (live views) are maintained: after the plan of a batch, before its COMMIT, whichever
+ * path it takes. A collection from which nothing is derived has the same statements as without this. Documents also
+ * change in `usage/document-removal`, which is not part of the commit path.
  */
 export class AfterPlan {
   private readonly compiled = new WeakMap<CollectionRef, DerivedStatements>();

@@ -66,8 +66,8 @@ export class AppCommitter {
   }
 
   /**
-   * Commits until the queue is empty. Alternates small batches with bulks: a small write waits for one bulk at most, and
-   * only for its COMMIT if that bulk was preloaded.
+   * Commits until the queue is empty. Alternates small batches with bulks: a small write waits for one bulk at most,
+   * and only for its COMMIT if that bulk was preloaded.
    */
   async run(): Promise<void> {
     // Writes of the same turn of the event loop make the first batch.

@@ -11,8 +11,8 @@ const turnTimeoutMs = 1_000;
  * - `queued`: waits for the throttle; nothing has been sent.
  * - `copying`: its documents are being sent by COPY, in a transaction that holds no lock on the head.
  * - `copied`: the transaction waits for the turn of the bulk in the queue.
- * - `committing`: the turn has come; the transaction moves the head and commits. The last state of a committed bulk, and
- *   of one whose outcome is unknown.
+ * - `committing`: the turn has come; the transaction moves the head and commits. The last state of a committed bulk,
+ *   and of one whose outcome is unknown.
  * - `abandoned`: it comes to nothing, or has; its transaction rolls back, and the bulk must be written under the lock.
  */
 export type PreloadState = 'queued' | 'copying' | 'copied' | 'committing' | 'abandoned';
@@ -102,8 +102,8 @@ export class BulkPreload {
   }
 
   /**
-   * Its turn in the queue has come. Undefined when it was or is abandoned: then nothing was written, and its transaction
-   * has ended. Throws CommitUnknownError.
+   * Its turn in the queue has come. Undefined when it was or is abandoned: then nothing was written, and its
+   * transaction has ended. Throws CommitUnknownError.
    */
   async commit(): Promise<BatchResult | undefined> {
     if (this.current !== 'abandoned') {

@@ -7,8 +7,8 @@ const cooldownMaxMs = 200;
 
 /**
  * Throttles the copying of preloads while small writes arrive: `limit` copy at a time, which leaves the other cores of
- * the database to the small writes, and each copy is followed by a cooldown of its own duration. Costs bulks a quarter to
- * a half of their throughput, for they are parsed, prepared and committed meanwhile.
+ * the database to the small writes, and each copy is followed by a cooldown of its own duration. Costs bulks a quarter
+ * to a half of their throughput, for they are parsed, prepared and committed meanwhile.
  */
 export class BulkThrottle {
   private copying = 0;

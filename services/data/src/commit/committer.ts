@@ -76,7 +76,9 @@ export class Committer {
     return committed;
   }
 
-  /** The committer of an app is dropped in the same turn in which it is found idle, so no write can join it after that. */
+  /**
+   * The committer of an app is dropped in the same turn in which it is found idle, so no write can join it after that.
+   */
   private async run(app: App, committer: AppCommitter): Promise<void> {
     while (!committer.isIdle) await committer.run();
     this.apps.delete(app.number);

@@ -11,8 +11,9 @@ import type { CollectionRef } from '../catalog/collection';
 import type { AfterPlan } from './after-plan';
 
 /**
- * Whether a transaction may have failed only for the rows that are derived from its collections: then it is tried without
- * them. The error does not say. What another transaction or the database itself has caused is tried again as it is.
+ * Whether a transaction may have failed only for the rows that are derived from its collections: then it is tried
+ * without them. The error does not say. What another transaction or the database itself has caused is tried again as it
+ * is.
  */
 export function mayBeOfDerived(
   { afterPlan }: { afterPlan: AfterPlan },

@@ -11,15 +11,22 @@ import type { DocumentRow } from './plan';
 import { searchIndexes, uniqueIndexes } from '../catalog/index-definition';
 import { documentsTable, historyTable, keyColumn, searchColumn, uniqueColumn } from '../catalog/table-names';
 
-/** From so many new documents of one collection on they are copied, not upserted: then the look-up of known ids pays. */
+/**
+ * From so many new documents of one collection on they are copied, not upserted: then the look-up of known ids pays.
+ */
 export const copyFromDocuments = 100;
 
-/** A version that a later one of the same batch replaces: it is written to history only, `back` versions before the last. */
+/**
+ * A version that a later one of the same batch replaces: it is written to history only, `back` versions before the
+ * last.
+ */
 interface EarlierVersion extends DocumentRow {
   back: number;
 }
 
-/** The last version of each id in the order of their writes, how many versions each id has, and those before the last. */
+/**
+ * The last version of each id in the order of their writes, how many versions each id has, and those before the last.
+ */
 interface Versions {
   latest: readonly DocumentRow[];
   counts: readonly number[];
@@ -60,9 +67,9 @@ export interface UpsertOptions {
 }
 
 /**
- * The statements that write the documents of one collection, to be sent with COMMIT: an upsert comes first, and is missing
- * where all documents are copied. The head of the app must be locked.
- * Known documents come first: they may release a unique value that a new one takes.
+ * The statements that write the documents of one collection, to be sent with COMMIT: an upsert comes first, and is
+ * missing where all documents are copied. The head of the app must be locked. Known documents come first: they may
+ * release a unique value that a new one takes.
  */
 export async function writeDocuments(
   tx: Connection,
@@ -123,7 +130,8 @@ async function knownIds(tx: Connection, collection: CollectionRef, rows: readonl
 
 /**
  * One statement for documents that may be known: it inserts new ones, replaces known ones, moves replaced versions to
- * history (from `returning old.*`, never by reading the table in the same statement) and adjusts the catalog's counters.
+ * history (from `returning old.*`, never by reading the table in the same statement) and adjusts the catalog's
+ * counters.
  */
 function upsert(
   collection: CollectionRef,
@@ -261,7 +269,8 @@ function layoutOf(collection: CollectionRef): Layout {
     const columns = [...collection.fields.map(keyColumn), ...uniques];
     const updates = [
       ...columns.map((column) => sql`${column} = excluded.${column}`),
-      // The value that is there already, in its place outside the row, is what lets Postgres leave the indexes alone (HOT).
+      // The value that is there already, in its place outside the row, is what lets Postgres leave the indexes alone
+      // (HOT).
       ...searches.map(
         (column) =>
           sql`${column} = case when t.${column} is distinct from excluded.${column} then excluded.${column} else t.${column} end`,

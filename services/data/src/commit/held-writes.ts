@@ -8,7 +8,9 @@ import { findCommits } from '../chain/commit-log';
 import { headToLock } from './head';
 import type { Outcomes, PendingWrite } from './write';
 
-/** For longer than payments keeps a hold for a write (30 days), after which nobody asks any more whether it was done. */
+/**
+ * For longer than payments keeps a hold for a write (30 days), after which nobody asks any more whether it was done.
+ */
 const doneDays = 60;
 /** For longer than a write that is closed can still arrive. Asked again, it is closed again. */
 const closedDays = 2;
@@ -30,7 +32,9 @@ export async function keepDone(tx: Connection, ticketId: string): Promise<void> 
   await execute(tx, sql`insert into held_write (ticket_id, is_done) values (${ticketId}, true)`);
 }
 
-/** The held writes that were closed: refused, because nobody pays for them any more. Definite while the head is locked. */
+/**
+ * The held writes that were closed: refused, because nobody pays for them any more. Definite while the head is locked.
+ */
 export async function findClosedWrites(tx: Connection, writes: readonly PendingWrite[]): Promise<Outcomes> {
   const held = writes.filter(({ write }) => write.isHeld === true);
   const closed: Outcomes = new Map();
@@ -48,8 +52,9 @@ export async function findClosedWrites(tx: Connection, writes: readonly PendingW
 export const writeClosed = () => unavailable('The write took too long: it was given up, and is not paid');
 
 /**
- * Whether a held write was committed; if not, it cannot be from now on. Both is decided under the lock that each commit and each change of the
- * catalog of its application takes. Of an application that was deleted no write counts as committed. Throws VALIDATION_FAILED.
+ * Whether a held write was committed; if not, it cannot be from now on. Both is decided under the lock that each commit
+ * and each change of the catalog of its application takes. Of an application that was deleted no write counts as
+ * committed. Throws VALIDATION_FAILED.
  */
 export async function closeWrite(pool: Pool, ticketId: string): Promise<CloseWriteResponse> {
   const ticket = parseTicket(ticketId);

@@ -38,7 +38,9 @@ interface Written {
 
 /** One attempt to commit a batch in two round trips: the first locks and reads the head, the second writes. */
 export class LockedCommit {
-  /** Whether the tickets of the batch have been read under the lock, so that an earlier attempt is known to have failed. */
+  /**
+   * Whether the tickets of the batch have been read under the lock, so that an earlier attempt is known to have failed.
+   */
   hasReadTickets = false;
   private rows: RowsByCollection = new Map();
   /** An attempt with what is derived from the documents has failed, perhaps for that. */
@@ -52,7 +54,10 @@ export class LockedCommit {
     private readonly looksUpTickets = false,
   ) {}
 
-  /** Gives the outcome of every write, or throws and nothing was written. Throws UniqueViolationError, CommitUnknownError. */
+  /**
+   * Gives the outcome of every write, or throws and nothing was written. Throws UniqueViolationError,
+   * CommitUnknownError.
+   */
   async run(): Promise<BatchResult> {
     const { app, batch, context } = this;
     const prefetched = prefetchDocuments(context, app, batch);

@@ -1,6 +1,8 @@
 import { counters, gauges, histograms } from '@granary/shared/telemetry/metrics';
 
-/** `optimistic`: in one round trip; `preloaded`: a bulk that was copied before its turn; `locked`: in two round trips. */
+/**
+ * `optimistic`: in one round trip; `preloaded`: a bulk that was copied before its turn; `locked`: in two round trips.
+ */
 const paths = ['optimistic', 'preloaded', 'locked'] as const;
 export type CommitPath = (typeof paths)[number];
 

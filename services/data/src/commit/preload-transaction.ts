@@ -31,8 +31,8 @@ const usualLockTimeout = trusted('set local lock_timeout to default');
 class PreloadConflictError extends Error {}
 
 /**
- * An ordinal for a bulk that is to be preloaded, beyond `after`, that of the preload before it. Undefined when it cannot
- * be preloaded: other writes may have to wait for it because of its ids, but for nothing else.
+ * An ordinal for a bulk that is to be preloaded, beyond `after`, that of the preload before it. Undefined when it
+ * cannot be preloaded: other writes may have to wait for it because of its ids, but for nothing else.
  */
 export function reserveOrdinal(
   { collections, heads }: CommitContext,

@@ -139,8 +139,8 @@ export function assumedDocuments(batch: readonly PendingWrite[]): PresentDocumen
 }
 
 /**
- * Statements that fail with an error which `isHeadConflict` recognizes unless the documents that a batch reads are still
- * those that it assumes, or missing as then: purges and erasures remove documents without moving the head.
+ * Statements that fail with an error which `isHeadConflict` recognizes unless the documents that a batch reads are
+ * still those that it assumes, or missing as then: purges and erasures remove documents without moving the head.
  */
 export function assertAssumed(
   rows: RowsByCollection,

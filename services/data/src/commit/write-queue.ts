@@ -52,9 +52,9 @@ export class WriteQueue {
   }
 
   /**
-   * Takes the small writes of the next batch, none when all of them are blocked. A second use of an Idempotency-Key waits
-   * for the batch after the first, so that it finds the answer kept by it; so does a write that depends on the present
-   * version of a document which the batch changes.
+   * Takes the small writes of the next batch, none when all of them are blocked. A second use of an Idempotency-Key
+   * waits for the batch after the first, so that it finds the answer kept by it; so does a write that depends on the
+   * present version of a document which the batch changes.
    */
   takeSmall(isBlocked: (write: Write) => boolean): PendingWrite[] {
     const batch: PendingWrite[] = [];

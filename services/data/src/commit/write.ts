@@ -25,7 +25,9 @@ export interface WriteLink {
   collection: string;
   link: Link;
   documents: readonly PreparedDocument[];
-  /** What each of the documents becomes: where the write does not know it but wants to, it is set once they are written. */
+  /**
+   * What each of the documents becomes: where the write does not know it but wants to, it is set once they are written.
+   */
   versions?: readonly NewVersion[];
 }
 

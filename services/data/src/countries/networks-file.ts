@@ -19,9 +19,9 @@ const linesPerStep = 200;
 const linePattern = /^"?([0-9A-Fa-f.:/]+)"?\s*,\s*"?([A-Za-z]{2})"?\s*$/;
 
 /**
- * The ranges of a CSV file of networks and countries, in the order of their addresses: `network,country` on each line, the
- * first may be a heading. Where networks lie in one another the longest prefix counts, and of one network the last line.
- * Throws a StartError that names the line.
+ * The ranges of a CSV file of networks and countries, in the order of their addresses: `network,country` on each line,
+ * the first may be a heading. Where networks lie in one another the longest prefix counts, and of one network the last
+ * line. Throws a StartError that names the line.
  */
 export function* readNetworksFile(text: string): Task<CountryRange[]> {
   const networks: CountryNetwork[] = [];

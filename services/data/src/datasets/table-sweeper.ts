@@ -18,14 +18,16 @@ interface Sweep {
 }
 
 /**
- * How long the table of a replaced data set is kept at least. A read looks up its tables before its statements, for which
- * it may have to wait; the statement of its page ends, and a drop that waits for it goes before the one that counts.
+ * How long the table of a replaced data set is kept at least. A read looks up its tables before its statements, for
+ * which it may have to wait; the statement of its page ends, and a drop that waits for it goes before the one that
+ * counts.
  */
 const keptMs = 10_000;
 
 /**
- * Drops the tables of replaced data sets after the reads that looked them up. A sweep drops what the sweep before it saw
- * abandoned, so a table is kept for one interval at least, whichever copy of the service replaced it, and two at most.
+ * Drops the tables of replaced data sets after the reads that looked them up. A sweep drops what the sweep before it
+ * saw abandoned, so a table is kept for one interval at least, whichever copy of the service replaced it, and two at
+ * most.
  */
 export class DatasetTableSweeper {
   /** The next sweep of each app; one that runs is there until it ends. */

@@ -33,8 +33,8 @@ export const nothingEncrypted: EncryptedValues = { replacements: [], terms: [], 
 type Refuse = (fieldName: string, message: string) => void;
 
 /**
- * Encrypts the values of a document that was read under `rules`: strings, numbers and booleans; null is stored as it is.
- * Any other value is refused by `refuse`.
+ * Encrypts the values of a document that was read under `rules`: strings, numbers and booleans; null is stored as it
+ * is. Any other value is refused by `refuse`.
  */
 export function encryptValues(
   bytes: Buffer,

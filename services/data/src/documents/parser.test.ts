@@ -20,7 +20,9 @@ for (const fieldName of ['email', 'a.b', 'kind', 'id']) {
 const schema = parseSchema('{"fields":{"n":{"type":"number"},"kind":{"type":"string","default":"usual"}}}');
 const rules = compileRules(fields, indexes, schema);
 
-/** Texts of documents that are right, that break a rule of their collection, and that are none. An id is always given. */
+/**
+ * Texts of documents that are right, that break a rule of their collection, and that are none. An id is always given.
+ */
 const right = fc
   .record({ id: fc.oneof(fc.uuid(), fc.nat()), n: fc.nat(), email: fc.string(), a: fc.record({ b: fc.string() }) })
   .map((document) => JSON.stringify(document));

@@ -43,7 +43,8 @@ const bodyDepth = 66;
 
 /**
  * One document, ready to be written. While a bulk waits for its turn V8 copies whatever each of its documents consists
- * of, so that is few and small objects: no buffer of its own where its text can stand in the body, for buffers are the largest.
+ * of, so that is few and small objects: no buffer of its own where its text can stand in the body, for buffers are the
+ * largest.
  */
 export interface PreparedDocument extends DocumentKeys {
   id: string;
@@ -316,7 +317,9 @@ function checkFields(
 const isJudged = (name: string, capture: Capture | undefined, patch: MergePatch | undefined): boolean =>
   patch === undefined || capture === undefined || capture.type === 'null' || patch.names(name.split('.'));
 
-/** Turns what the JSON reader refuses into the answer for the caller; `base` is where the read text stands in the body. */
+/**
+ * Turns what the JSON reader refuses into the answer for the caller; `base` is where the read text stands in the body.
+ */
 export function refusing<T>(read: () => T, base?: string): T {
   try {
     return read();

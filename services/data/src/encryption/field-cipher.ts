@@ -23,11 +23,12 @@ export const encryptedPrefix = Buffer.from(prefix);
 export const storedKeyPrefix = (version: number): string => `${prefix}${version}.`;
 
 /**
- * Encrypts the values of one field. A stored value is the JSON text `{"$enc":"v1.<version of the key>.<nonce, ciphertext
- * and tag>","$term":"<blind index>"}`, both in base64url: AES-256-GCM with a random nonce of 96 bits, and HMAC-SHA-256 of
- * the canonical value. Term and place are authenticated with the ciphertext, so neither can be moved. Both keys are
- * derived by HKDF-SHA-256 from a data key of the app, for this field: that of the ciphertext from the latest one, that of the
- * blind index always from the first, for values are equal and unique whichever key encrypts them.
+ * Encrypts the values of one field. A stored value is the JSON text
+ * `{"$enc":"v1.<version of the key>.<nonce, ciphertext and tag>","$term":"<blind index>"}`, both in base64url:
+ * AES-256-GCM with a random nonce of 96 bits, and HMAC-SHA-256 of the canonical value. Term and place are authenticated
+ * with the ciphertext, so neither can be moved. Both keys are derived by HKDF-SHA-256 from a data key of the app, for
+ * this field: that of the ciphertext from the latest one, that of the blind index always from the first, for values are
+ * equal and unique whichever key encrypts them.
  */
 export class FieldCipher {
   private readonly keys: readonly FieldKey[];
@@ -42,7 +43,10 @@ export class FieldCipher {
     this.termKey = this.derive(dataKeys[0]!.key, 'term');
   }
 
-  /** The text that is stored for a value of the document `id`: its JSON text, and its canonical text (values/canonical.ts). */
+  /**
+   * The text that is stored for a value of the document `id`: its JSON text, and its canonical text
+   * (values/canonical.ts).
+   */
   encrypt(id: string, jsonText: Buffer, canonical: string): string {
     const key = this.keys.at(-1)!;
     const term = this.term(canonical);

@@ -34,8 +34,8 @@ export interface JobContext {
 export type Report = (progress: number, message: string) => Promise<void>;
 
 /**
- * Runs a job. It may run again after a crash, so it first checks what has been done already. It returns the result of the
- * task; a ServiceError fails the job for good, any other error leads to a retry.
+ * Runs a job. It may run again after a crash, so it first checks what has been done already. It returns the result of
+ * the task; a ServiceError fails the job for good, any other error leads to a retry.
  */
 export type JobFunction = (context: JobContext, payload: Record<string, unknown>, report: Report) => Promise<object>;
 

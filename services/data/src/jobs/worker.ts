@@ -33,8 +33,8 @@ interface OpenJob {
 
 /**
  * Runs jobs until stopped, `concurrency` at a time, fairly by app: each job has a rank (see enqueueJob), and the lowest
- * rank is next. While jobs of several apps wait, an app has one job running, and it never has all workers. All replicas of
- * the service share the queue; the one that holds the lease of a job runs it.
+ * rank is next. While jobs of several apps wait, an app has one job running, and it never has all workers. All replicas
+ * of the service share the queue; the one that holds the lease of a job runs it.
  */
 export class JobWorker {
   private readonly stopping = new AbortController();
@@ -230,7 +230,9 @@ const runningOfApp = sql`(select count(*) from job r where r.app_number = j.app_
 const isSubjectBusy = sql`exists (select from job s where s.app_number = j.app_number and s.kind = j.kind
   and s.subject = j.subject and s.ticket_id <> j.ticket_id and s.status = 'StoringData' and s.leased_until >= now())`;
 
-/** Takes the free job of the lowest rank, among the waiting ones of apps that have fewer than `appLimit` jobs running. */
+/**
+ * Takes the free job of the lowest rank, among the waiting ones of apps that have fewer than `appLimit` jobs running.
+ */
 function takeJob(tx: Connection, waiting: Sql, appLimit: number, leaseMs: number): Promise<OpenJob | undefined> {
   const next: Sql = sql`select j.ticket_id from job j where ${waiting} and ${runningOfApp} < ${appLimit}
       and not ${isSubjectBusy}

@@ -49,7 +49,9 @@ export interface ScannedDocument extends Extent {
   readonly bodyStart: number;
   /** Whether the object has no members, so that no comma must follow inserted ones. */
   readonly empty: boolean;
-  /** For each watched path, in the order of compileWatch, the value's type and extent; undefined where it is missing. */
+  /**
+   * For each watched path, in the order of compileWatch, the value's type and extent; undefined where it is missing.
+   */
   readonly captures: readonly (Capture | undefined)[];
 }
 
@@ -107,8 +109,8 @@ export interface ReadDocumentOptions {
 }
 
 /**
- * Reads and validates the next document in one pass. Throws JsonError: those of the reader, and NOT_AN_OBJECT, TOO_DEEP,
- * TOO_LARGE, INVALID_ID.
+ * Reads and validates the next document in one pass. Throws JsonError: those of the reader, and NOT_AN_OBJECT,
+ * TOO_DEEP, TOO_LARGE, INVALID_ID.
  */
 export function readDocument(
   reader: JsonReader,
@@ -242,8 +244,8 @@ export interface Replacement extends Extent {
 
 /**
  * The text of a document that was read from the buffer, with an id and defaults added at its beginning, and parts of it
- * replaced; a view of the buffer where nothing changes. The key of a default must not be in the document, and no replaced
- * part may overlap another or the id.
+ * replaced; a view of the buffer where nothing changes. The key of a default must not be in the document, and no
+ * replaced part may overlap another or the id.
  */
 export function spliceText(
   buffer: Buffer,

@@ -130,7 +130,9 @@ export class MergePatch {
     this.writeValue(at, writer);
   }
 
-  /** Writes the members that are not null and not in `except`, as they stand where a target has nothing to merge with. */
+  /**
+   * Writes the members that are not null and not in `except`, as they stand where a target has nothing to merge with.
+   */
   private addMembers(object: ObjectWriter, writer: ByteWriter, except?: ReadonlySet<number>): void {
     const { bytes, numbers } = this;
     for (let at = 0; at < numbers.length; at += stride) {

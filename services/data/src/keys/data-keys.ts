@@ -94,7 +94,10 @@ async function insertKey(
   );
 }
 
-/** Keys that are kept unwrapped for a root key, and for how long a failure is: meanwhile the provider is not asked again. */
+/**
+ * Keys that are kept unwrapped for a root key, and for how long a failure is: meanwhile the provider is not asked
+ * again.
+ */
 const keptMax = 100_000;
 const failedForMs = 1_000;
 const unwrapped = new WeakMap<RootKey, LRUCache<string, Promise<Buffer>>>();

@@ -8,8 +8,9 @@ import { VaultFailure, VaultRefusal } from './vault-client';
 import { openVaultKey, vaultKeyPlace } from './vault-root-key';
 
 /**
- * Opens the root key that the settings name, if any, and wraps by it the data keys that the old one or an earlier version
- * has wrapped. Throws a KeyFileError, a NotAvailableError while Vault is, and a StartError where encrypted fields need another key.
+ * Opens the root key that the settings name, if any, and wraps by it the data keys that the old one or an earlier
+ * version has wrapped. Throws a KeyFileError, a NotAvailableError while Vault is, and a StartError where encrypted
+ * fields need another key.
  */
 export async function openConfiguredKey(
   config: DataConfig,

@@ -3,7 +3,10 @@ import { makeSeedFile, readSeedFile } from '@granary/shared/keys/seed-file';
 
 const [nonceBytes, tagBytes] = [12, 16];
 
-/** Wraps the data keys of apps: a file with a seed (below), or a key of Vault (vault-root-key.ts). It never leaves its provider. */
+/**
+ * Wraps the data keys of apps: a file with a seed (below), or a key of Vault (vault-root-key.ts). It never leaves its
+ * provider.
+ */
 export interface RootKey {
   /** Identifies the provider and the key without revealing it; it is stored with what the key has wrapped. */
   readonly id: string;

@@ -39,7 +39,10 @@ const attemptsMax = 3;
 const delays = { firstMs: 100, maxMs: 1_000 };
 const answerMaxBytes = 256 * 1024;
 
-/** Beside 5xx: too many requests, and states of a standby that has not caught up (412) or serves no such request (472, 473). */
+/**
+ * Beside 5xx: too many requests, and states of a standby that has not caught up (412) or serves no such request (472,
+ * 473).
+ */
 const laterStatuses: ReadonlySet<number> = new Set([412, 429, 472, 473]);
 
 const errorsSchema = z.object({ errors: z.array(z.string()).default([]) });
@@ -49,8 +52,8 @@ export class VaultClient {
   constructor(private readonly options: VaultOptions) {}
 
   /**
-   * The `data` of the answer to a request, which is repeated when it fails. `path` is below the mount; with a body it is a
-   * POST. Throws a VaultFailure, a VaultRefusal.
+   * The `data` of the answer to a request, which is repeated when it fails. `path` is below the mount; with a body it
+   * is a POST. Throws a VaultFailure, a VaultRefusal.
    */
   async call<T>(path: string, schema: z.ZodType<T>, body?: object): Promise<T> {
     const backoff = new Backoff(delays);

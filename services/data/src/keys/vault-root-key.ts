@@ -16,9 +16,9 @@ export interface VaultKeyOptions extends VaultOptions {
 }
 
 /**
- * The driver for HashiCorp Vault: data keys are encrypted and decrypted by a key of a Transit secrets engine. The place of a
- * data key is its associated data, and the context of a key that derives others. Throws a NotAvailableError while Vault cannot be
- * reached or is sealed, and a StartError where the key or the rights of the token do not do.
+ * The driver for HashiCorp Vault: data keys are encrypted and decrypted by a key of a Transit secrets engine. The place
+ * of a data key is its associated data, and the context of a key that derives others. Throws a NotAvailableError while
+ * Vault cannot be reached or is sealed, and a StartError where the key or the rights of the token do not do.
  */
 export async function openVaultKey({ keyName, ...options }: VaultKeyOptions): Promise<RootKey> {
   const vault = new VaultClient(options);

@@ -35,8 +35,8 @@ interface ListingSource<T> {
 const entryBytes = 1_024;
 
 /**
- * One page of a listing: as many entries as fit, cut in Postgres, so that no more than a page is ever loaded. There is at
- * least one entry where there is any. Throws INVALID_CURSOR.
+ * One page of a listing: as many entries as fit, cut in Postgres, so that no more than a page is ever loaded. There is
+ * at least one entry where there is any. Throws INVALID_CURSOR.
  */
 export async function listPage<T extends object>(
   db: Queryable,

@@ -41,7 +41,10 @@ export interface DescribedQuery {
   versions: string[];
 }
 
-/** Reads what of an app everybody may see, or all of it. Its definitions have 8 MiB together at most. Throws APP_NOT_FOUND. */
+/**
+ * Reads what of an app everybody may see, or all of it. Its definitions have 8 MiB together at most. Throws
+ * APP_NOT_FOUND.
+ */
 export async function readContent(tx: Queryable, app: App, isPrivateShown: boolean): Promise<AppContent> {
   const found = await row<{ revision: bigint; name: string; description: string }>(
     tx,

@@ -18,7 +18,9 @@ const formVersion = 1;
 export const headOf = (revision: bigint): string =>
   `{"openapi":"3.1.0","info":{"version":"${revision}.${formVersion}",`;
 
-/** The OpenAPI document of an app. Collections, views and queries may each have their part of what is left of the bytes. */
+/**
+ * The OpenAPI document of an app. Collections, views and queries may each have their part of what is left of the bytes.
+ */
 export function* openapiText(content: AppContent): Task<string> {
   const types = new Map<string, CollectionTypes>();
   for (const collection of content.collections) {

@@ -14,9 +14,10 @@ const queryCanceled = '57014';
 const cancelAgainAfterMs = 100;
 
 /**
- * Runs a statement on a connection of `pool`, and has Postgres cancel it when the signal is aborted, or after `timeoutMs` if
- * that is less than the time that the pool gives its statements; the requests to cancel go over `fast`, which must not be
- * busy with such statements itself. Throws CANCELLED for an aborted signal, the error of Postgres for a timeout.
+ * Runs a statement on a connection of `pool`, and has Postgres cancel it when the signal is aborted, or after
+ * `timeoutMs` if that is less than the time that the pool gives its statements; the requests to cancel go over `fast`,
+ * which must not be busy with such statements itself. Throws CANCELLED for an aborted signal, the error of Postgres for
+ * a timeout.
  */
 export async function queryUntilAborted(
   pool: Pool,

@@ -15,7 +15,10 @@ export class ProtocolError extends Error {
   }
 }
 
-/** Receives the type of a message and its content, the bytes from `start` to `end`, which are only valid during the call. */
+/**
+ * Receives the type of a message and its content, the bytes from `start` to `end`, which are only valid during the
+ * call.
+ */
 export type MessageHandler = (type: number, bytes: Buffer, start: number, end: number) => void;
 
 const int32 = (bytes: Buffer, at: number): number =>
@@ -97,7 +100,9 @@ export class DataRow implements Row {
   /** -1 is SQL null, as in the message. */
   #lengths = new Int32Array(16);
 
-  /** Points to the content of a message. Throws ProtocolError when the lengths of its columns do not add up to its own. */
+  /**
+   * Points to the content of a message. Throws ProtocolError when the lengths of its columns do not add up to its own.
+   */
   point(bytes: Buffer, start: number, end: number): void {
     const columns = (bytes[start]! << 8) | bytes[start + 1]!;
     if (columns > this.#starts.length) {

@@ -34,9 +34,9 @@ export interface MultiplexerOptions extends PoolOptions {
 }
 
 /**
- * A few connections for short reads, each with many statements in flight (pipelining). Statements of one iteration of the
- * event loop are sent together, in one write per connection, and rows are read in place. A slow statement blocks those
- * behind it on its connection, so what may be slow belongs to a pool.
+ * A few connections for short reads, each with many statements in flight (pipelining). Statements of one iteration of
+ * the event loop are sent together, in one write per connection, and rows are read in place. A slow statement blocks
+ * those behind it on its connection, so what may be slow belongs to a pool.
  */
 export class Multiplexer {
   readonly #options: MultiplexerOptions;
@@ -64,8 +64,8 @@ export class Multiplexer {
   /**
    * Runs a read-only statement; `text` has `$n`. Rejects with the errors of a pool's `query`, for `sqlState`,
    * `isConnectionError` and `fromPostgres`; with OVERLOADED when too many wait; with what the reader throws.
-   * `reader.row` may have been called before a failure; `end` is called only without one. `weight` is the number of short
-   * reads that take about as long: later statements prefer other connections meanwhile.
+   * `reader.row` may have been called before a failure; `end` is called only without one. `weight` is the number of
+   * short reads that take about as long: later statements prefer other connections meanwhile.
    */
   read<T>(text: string, values: readonly StatementValue[], reader: RowReader<T>, weight = 1): Promise<T> {
     return this.#read(text, values, reader, weight, undefined);

@@ -1,10 +1,15 @@
-/** One row of a result. Columns count from 0; a null column has no bytes, and a column that is not there is a RangeError. */
+/**
+ * One row of a result. Columns count from 0; a null column has no bytes, and a column that is not there is a
+ * RangeError.
+ */
 export interface Row {
   isNull(column: number): boolean;
   /** The text of the column as UTF-8: a view of the receive buffer. */
   bytes(column: number): Buffer;
   byteLength(column: number): number;
-  /** Copies the column into `target` at `start`; returns the number of bytes. Throws RangeError when it does not fit. */
+  /**
+   * Copies the column into `target` at `start`; returns the number of bytes. Throws RangeError when it does not fit.
+   */
   copy(column: number, target: Buffer, start: number): number;
   text(column: number): string;
 }

@@ -1,8 +1,8 @@
 import type { RowReader } from './rows';
 
 /**
- * A first row that statements have in common. Of those that are sent together on a connection the first reads it, for the
- * others too: its snapshot is no older than their requests, and no newer than theirs.
+ * A first row that statements have in common. Of those that are sent together on a connection the first reads it, for
+ * the others too: its snapshot is no older than their requests, and no newer than theirs.
  */
 export interface SharedRow {
   /** Statements with the same key have the same row. */

@@ -9,8 +9,8 @@ type Received = (bytes: Buffer) => void;
 const receivers = new WeakMap<Socket, Received>();
 
 /**
- * A socket that always reads into the same buffer. Node's default, a new buffer of 64 KiB for each read, takes a fifth of
- * the CPU time of a page. Until it is taken over, it emits copies as 'data', like any other socket.
+ * A socket that always reads into the same buffer. Node's default, a new buffer of 64 KiB for each read, takes a fifth
+ * of the CPU time of a page. Until it is taken over, it emits copies as 'data', like any other socket.
  */
 export function createSocket(): Socket {
   const onread: OnReadOpts = {
@@ -43,8 +43,8 @@ export function socketOf(client: pg.Client): Socket {
  * From now on `received` gets the bytes of the socket, which are only valid during the call. This is safe because `pg`
  * reads only in its one listener for 'data', which is removed, writes nothing by itself, and is only used to end the
  * connection. It has read the ReadyForQuery of its start, after which Postgres sends nothing unrequested but notices;
- * if `pg` had read a part of one, the first statement would fail. Its other listeners ('error', 'close') remain, so that
- * it notices the end of the socket.
+ * if `pg` had read a part of one, the first statement would fail. Its other listeners ('error', 'close') remain, so
+ * that it notices the end of the socket.
  */
 export function takeOver(socket: Socket, received: Received): void {
   socket.removeAllListeners('data');

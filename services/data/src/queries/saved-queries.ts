@@ -36,8 +36,9 @@ const textLengthMax = 10_000;
 const versionLengthMax = 100;
 
 /**
- * Creates a predefined query, or a version of one beside those that exist. Throws ALREADY_EXISTS, COLLECTION_NOT_FOUND, INVALID_QUERY, LIMIT_EXCEEDED,
- * VALIDATION_FAILED; FORBIDDEN when it would make a private source public and the caller may not publish.
+ * Creates a predefined query, or a version of one beside those that exist. Throws ALREADY_EXISTS, COLLECTION_NOT_FOUND,
+ * INVALID_QUERY, LIMIT_EXCEEDED, VALIDATION_FAILED; FORBIDDEN when it would make a private source public and the caller
+ * may not publish.
  */
 export async function createQuery({ pool }: { pool: Pool }, request: CreateQueryRequest): Promise<Query> {
   const { name, sourceCollection, description, version } = request;
@@ -103,8 +104,8 @@ function valueOf(bytes: Uint8Array, at: string): JsonValue {
 const withSource = sql`left join collection c
   on c.app_number = q.app_number and c.name = q.source_collection and c.deleted_at is null`;
 /**
- * The predefined queries `q` of an app, each in its newest version, with their sources `c`. Versions are numbered in the
- * order of their creation.
+ * The predefined queries `q` of an app, each in its newest version, with their sources `c`. Versions are numbered in
+ * the order of their creation.
  */
 export const newestQueries = (appNumber: bigint): Sql =>
   sql`(select distinct on (name) * from query where app_number = ${appNumber} order by name, number desc) q ${withSource}`;

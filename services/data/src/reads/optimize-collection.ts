@@ -10,7 +10,9 @@ const shapesMax = 20;
 /** From so many documents on a missing index is worth its cost of writing. */
 const documentsMin = 1_000n;
 
-/** Scans of an index that no query uses, at most: Postgres may look up ids of a write in any index while a table is new. */
+/**
+ * Scans of an index that no query uses, at most: Postgres may look up ids of a write in any index while a table is new.
+ */
 const unusedScansMax = 10n;
 
 interface IndexUseRow {
@@ -21,8 +23,8 @@ interface IndexUseRow {
 }
 
 /**
- * What would make the reads of a collection cheaper: JSON text of indexes that its queries miss, indexes that reads hardly
- * use, and the shapes of queries that took Postgres longest. Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND.
+ * What would make the reads of a collection cheaper: JSON text of indexes that its queries miss, indexes that reads
+ * hardly use, and the shapes of queries that took Postgres longest. Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND.
  */
 export async function optimizeCollection(
   db: ReadContext,

@@ -23,9 +23,10 @@ import { AppDatabases } from '../query/execute/read-scheduler';
 import { readPage, withFreshSource } from '../query/execute/read-page';
 
 /**
- * Executes a predefined query, its newest version or that of `version`, with the parameters of a URL: those of the query,
- * `limit` (no more than the query's own), `offset`, `cursor` and `count`. Throws QUERY_NOT_FOUND, UNAUTHENTICATED where the query or its collection is private,
- * VALIDATION_FAILED for a parameter that is required and missing, or unknown.
+ * Executes a predefined query, its newest version or that of `version`, with the parameters of a URL: those of the
+ * query, `limit` (no more than the query's own), `offset`, `cursor` and `count`. Throws QUERY_NOT_FOUND,
+ * UNAUTHENTICATED where the query or its collection is private, VALIDATION_FAILED for a parameter that is required and
+ * missing, or unknown.
  */
 export async function runQuery(
   db: ReadContext & { queries: QueryLookup },

@@ -11,8 +11,8 @@ const describedMax = 200;
 const describedBytesMax = generatedBytesMax;
 
 /**
- * The content of the skills document of an app, with the revision of the catalog that it shows: collections and views that
- * are private for `mayReadPrivate` only, of queries as many as their public listing names. Throws APP_NOT_FOUND.
+ * The content of the skills document of an app, with the revision of the catalog that it shows: collections and views
+ * that are private for `mayReadPrivate` only, of queries as many as their public listing names. Throws APP_NOT_FOUND.
  */
 export async function readContent(
   tx: Queryable,

@@ -28,7 +28,9 @@ export interface GeneratedText {
   revision: bigint;
 }
 
-/** The text from its file if that is of the current revision of the catalog; else it is generated. Throws APP_NOT_FOUND. */
+/**
+ * The text from its file if that is of the current revision of the catalog; else it is generated. Throws APP_NOT_FOUND.
+ */
 export async function readDocument(
   context: DocumentsContext,
   app: App,

@@ -29,7 +29,8 @@ export interface SkillsContext extends DocumentsContext {
 }
 
 /**
- * The skills document of an app, as the catalog is now: without `mayReadPrivate` of what is public. Throws APP_NOT_FOUND.
+ * The skills document of an app, as the catalog is now: without `mayReadPrivate` of what is public. Throws
+ * APP_NOT_FOUND.
  */
 export async function getSkills(context: SkillsContext, request: GetSkillsRequest): Promise<Skills> {
   const app = await findApp(context.pool, request.appId);

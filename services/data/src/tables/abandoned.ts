@@ -13,9 +13,9 @@ export interface ReplacedTables {
 }
 
 /**
- * Drops the tables that a replacement or a deletion has left and nothing uses any more; of these only those in `mayDrop`,
- * where it is given. Returns the numbers of the others. One that cannot be locked because of a read is dropped the next
- * time; then it returns undefined.
+ * Drops the tables that a replacement or a deletion has left and nothing uses any more; of these only those in
+ * `mayDrop`, where it is given. Returns the numbers of the others. One that cannot be locked because of a read is
+ * dropped the next time; then it returns undefined.
  */
 export async function dropAbandoned(
   { pool, log }: { pool: Pool; log: Logger },

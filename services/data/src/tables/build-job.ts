@@ -20,8 +20,8 @@ const buildTimeoutMs = 3_600_000;
 const buildLock = 7_265_002;
 
 /**
- * Cancels the builds of indexes that have locked their tables, so that a change of a table does not wait for them. Their
- * jobs start again and see the change. `which` is a condition on document_index i.
+ * Cancels the builds of indexes that have locked their tables, so that a change of a table does not wait for them.
+ * Their jobs start again and see the change. `which` is a condition on document_index i.
  */
 export async function cancelBuilds(db: Queryable, which: Sql): Promise<void> {
   await execute(
@@ -52,7 +52,9 @@ async function findBuilding(pool: Pool, payload: Record<string, unknown>): Promi
   return collection && index && state ? { collection, index, version: state.version } : undefined;
 }
 
-/** The job of a build: fills the columns, creates the Postgres indexes concurrently with writers, updates statistics. */
+/**
+ * The job of a build: fills the columns, creates the Postgres indexes concurrently with writers, updates statistics.
+ */
 export async function buildIndexJob(
   { pool, stopping }: JobContext,
   payload: Record<string, unknown>,
@@ -82,8 +84,8 @@ export async function buildIndexJob(
 }
 
 /**
- * Marks the index of a build that failed for good, as the index says why, unless another build of it is waiting. Returns
- * the reason.
+ * Marks the index of a build that failed for good, as the index says why, unless another build of it is waiting.
+ * Returns the reason.
  */
 export async function giveUpBuild(
   { pool }: JobContext,
@@ -161,8 +163,8 @@ async function refuseDuplicates(db: Queryable, collection: CollectionRef, index:
 const endAttempts = 100;
 
 /**
- * Marks a build as ready, or as failed, which drops all that would refuse or slow down writes. When another build of the
- * index was requested meanwhile (its keys have changed), that one decides.
+ * Marks a build as ready, or as failed, which drops all that would refuse or slow down writes. When another build of
+ * the index was requested meanwhile (its keys have changed), that one decides.
  */
 async function endBuild(
   pool: Pool,

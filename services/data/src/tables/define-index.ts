@@ -62,8 +62,8 @@ export const noPrices: IndexPrices = { priceConfigText: null, readPriceConfigTex
 const isComposite = ({ fields }: Pick<NewIndex, 'fields'>): boolean => fields.length > 1;
 
 /**
- * Adds the columns and the catalog row; writers fill the columns from then on. Returns the ticket of the build, or '' when
- * the index is ready.
+ * Adds the columns and the catalog row; writers fill the columns from then on. Returns the ticket of the build, or ''
+ * when the index is ready.
  */
 export async function addIndex(
   tx: Connection,
@@ -100,8 +100,8 @@ function checkCount(indexes: number): void {
 }
 
 /**
- * The fields of an index with how their keys are made: of a date where its type or the schema says so. Words have no keys;
- * those of an encrypted index are of the blind index.
+ * The fields of an index with how their keys are made: of a date where its type or the schema says so. Words have no
+ * keys; those of an encrypted index are of the blind index.
  */
 function keysOf(declaredType: string, fields: readonly string[], schema: Schema | undefined) {
   if (isSearchIndex({ declaredType })) return [];
@@ -188,8 +188,8 @@ export async function addSchemaIndexes(
 }
 
 /**
- * When the schema of a field becomes a date, or stops being one, it has other keys: the indexes that take their type from
- * the schema get the field with those, and are built anew.
+ * When the schema of a field becomes a date, or stops being one, it has other keys: the indexes that take their type
+ * from the schema get the field with those, and are built anew.
  */
 export async function rekeyIndexes(tx: Connection, before: CollectionRef, schema: Schema): Promise<void> {
   const changed = before.indexes.flatMap((index) => {

@@ -16,8 +16,8 @@ export interface StoredDocument {
 }
 
 /**
- * Reads the next documents of a collection by id, deleted ones included: up to 1,000, and no more than fit into 8 MiB, but
- * at least one. The answer is empty where none are left.
+ * Reads the next documents of a collection by id, deleted ones included: up to 1,000, and no more than fit into 8 MiB,
+ * but at least one. The answer is empty where none are left.
  *
  * @param after The id of the last document of the batch before; empty for the first batch.
  * @param which A condition on the columns of the table, which begins with `and`.

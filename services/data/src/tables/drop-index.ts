@@ -6,7 +6,10 @@ import { documentsTable, searchColumn, uniqueColumn } from '../catalog/table-nam
 import { dropUnusedFields } from './fields';
 import { dropKeyIndexes } from './postgres-index';
 
-/** Drops the columns and the Postgres indexes of an index that the catalog does not have any more. The app must be locked. */
+/**
+ * Drops the columns and the Postgres indexes of an index that the catalog does not have any more. The app must be
+ * locked.
+ */
 export async function dropIndex(
   tx: Connection,
   table: Pick<CollectionRef, 'appNumber' | 'number'>,

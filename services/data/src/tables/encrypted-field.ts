@@ -34,9 +34,9 @@ export function assertNotEncrypted({ encrypted }: CollectionRef, fields: readonl
 }
 
 /**
- * Stores the values of a field encrypted from now on, by `firstKey` where the app has no data key yet. Nothing happens where it is encrypted already. The app must be
- * locked. Throws ENCRYPTION_CONFLICT where another index is over the field, or a stored version of a document has it: what
- * is stored is hashed and cannot be rewritten.
+ * Stores the values of a field encrypted from now on, by `firstKey` where the app has no data key yet. Nothing happens
+ * where it is encrypted already. The app must be locked. Throws ENCRYPTION_CONFLICT where another index is over the
+ * field, or a stored version of a document has it: what is stored is hashed and cannot be rewritten.
  */
 export async function encryptField(
   tx: Connection,

@@ -7,8 +7,8 @@ import type { IndexedField } from '../catalog/index-definition';
 type Table = Pick<CollectionRef, 'appNumber' | 'number'>;
 
 /**
- * The numbers of fields, in their order. Those that the collection does not have yet are added with their columns, which
- * writers fill from then on. The app must be locked.
+ * The numbers of fields, in their order. Those that the collection does not have yet are added with their columns,
+ * which writers fill from then on. The app must be locked.
  */
 export async function ensureFields(
   tx: Connection,

@@ -6,10 +6,15 @@ import type { IndexColumns, IndexDefinition } from '../catalog/index-definition'
 import { searchConfiguration } from '../catalog/search-language';
 import { descendingKey, documentsTable, emptyKey, keyColumn, searchColumn, uniqueColumn } from '../catalog/table-names';
 
-/** Kilobytes of new words that a full-text index collects before it sorts them in: a write that does so takes longer. */
+/**
+ * Kilobytes of new words that a full-text index collects before it sorts them in: a write that does so takes longer.
+ */
 const pendingListKb = 128;
 
-/** Names of the Postgres indexes that an index may have: its keys or words, those rows of a composite that lack one, unique values. */
+/**
+ * Names of the Postgres indexes that an index may have: its keys or words, those rows of a composite that lack one,
+ * unique values.
+ */
 const keyIndexName = (number: bigint): Sql => named('i_', number);
 const emptyIndexName = (number: bigint): Sql => named('n_', number);
 const uniqueIndexName = (number: bigint): Sql => named('q_', number);
@@ -21,9 +26,10 @@ export function uniqueIndexNumber(constraint: string | undefined): bigint | unde
 }
 
 /**
- * Creates the index of the words of a full-text index. For any other the btree of the keys; for a composite one also that of the rows that lack a value, in their place in a
- * descending order; and for a unique index the constraint that refuses a second value. That one is checked at the end of a
- * statement, so that two documents of one commit may exchange their values.
+ * Creates the index of the words of a full-text index. For any other the btree of the keys; for a composite one also
+ * that of the rows that lack a value, in their place in a descending order; and for a unique index the constraint that
+ * refuses a second value. That one is checked at the end of a statement, so that two documents of one commit may
+ * exchange their values.
  */
 export async function createPostgresIndexes(
   db: Queryable,
@@ -66,8 +72,8 @@ const lockDelays = { firstMs: 500, maxMs: 2_000 };
 const lockAttempts = 100;
 
 /**
- * Runs a statement that locks a table against everyone, in a session without a lock timeout. While it waits for a reader,
- * writers wait behind it: so it waits shortly, several times.
+ * Runs a statement that locks a table against everyone, in a session without a lock timeout. While it waits for a
+ * reader, writers wait behind it: so it waits shortly, several times.
  */
 async function executeBesideWriters(db: Queryable, statement: Sql): Promise<void> {
   const backoff = new Backoff(lockDelays);
@@ -88,8 +94,8 @@ async function executeBesideWriters(db: Queryable, statement: Sql): Promise<void
 }
 
 /**
- * Drops the Postgres indexes that reads use; the one that ensures uniqueness stays. Concurrently, which no transaction can,
- * it waits for the readers of the table without making writers wait.
+ * Drops the Postgres indexes that reads use; the one that ensures uniqueness stays. Concurrently, which no transaction
+ * can, it waits for the readers of the table without making writers wait.
  */
 export async function dropKeyIndexes(
   db: Queryable,
@@ -109,8 +115,8 @@ async function hasConstraint(db: Queryable, appNumber: bigint, number: bigint): 
 }
 
 /**
- * Drops the old btrees of the keys, and a unique one that is INVALID; a valid one still ensures uniqueness. Outside of a
- * transaction.
+ * Drops the old btrees of the keys, and a unique one that is INVALID; a valid one still ensures uniqueness. Outside of
+ * a transaction.
  */
 export async function dropLeftovers(
   db: Queryable,

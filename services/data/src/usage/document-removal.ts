@@ -58,8 +58,8 @@ const nothing: Removed = { ids: [], versions: 0, isComplete: true };
 
 /**
  * Removes the rows of documents from every table of their collection, and appends the events of it: that of the ids, by
- * which blobs are deleted, and that of the usage. The commits that stored them keep the hashes of their texts. The app must
- * be locked. Purges and erasures are made of this: documents change nowhere else but in commits.
+ * which blobs are deleted, and that of the usage. The commits that stored them keep the hashes of their texts. The app
+ * must be locked. Purges and erasures are made of this: documents change nowhere else but in commits.
  */
 export async function removeDocuments(
   tx: Connection,

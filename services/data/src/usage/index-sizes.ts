@@ -5,8 +5,9 @@ import { sql } from '@granary/shared/postgres/sql';
 const measuredMax = 500;
 
 /**
- * Measures what the indexes of each collection take, and stores it where it has changed. The usage events carry it. Each row is
- * updated by a statement of its own: a row of the catalog may be locked by a commit, and waiting for it must hold no other one.
+ * Measures what the indexes of each collection take, and stores it where it has changed. The usage events carry it.
+ * Each row is updated by a statement of its own: a row of the catalog may be locked by a commit, and waiting for it
+ * must hold no other one.
  */
 export async function measureIndexes(pool: Pool, stopping?: AbortSignal): Promise<void> {
   for (let after = 0n; !stopping?.aborted;) {
@@ -27,8 +28,8 @@ interface Measured {
 }
 
 /**
- * The next collections after a number. The sizes are those of the files, under names that are made from our numbers; those of an
- * empty collection do not count: its free days begin with its first bytes.
+ * The next collections after a number. The sizes are those of the files, under names that are made from our numbers;
+ * those of an empty collection do not count: its free days begin with its first bytes.
  */
 function measure(pool: Pool, after: bigint): Promise<Measured[]> {
   return rows<Measured>(

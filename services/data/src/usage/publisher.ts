@@ -10,8 +10,8 @@ const publishEveryMs = 200;
 /** Collections whose events one transaction publishes. */
 const publishBatch = 500;
 /**
- * How often all collections are checked, for what a killed replica has not published. All replicas may do so at once: each
- * skips the rows that another has locked.
+ * How often all collections are checked, for what a killed replica has not published. All replicas may do so at once:
+ * each skips the rows that another has locked.
  */
 const sweepEveryMs = 60_000;
 /** Traces that wait for their event; further ones end with their write. */
@@ -102,8 +102,8 @@ export class UsagePublisher {
 }
 
 /**
- * Marks in the catalog what is published, where no other replica has published since it was read. It is one statement with
- * the events, so that a commit that updates counters waits for this statement at most.
+ * Marks in the catalog what is published, where no other replica has published since it was read. It is one statement
+ * with the events, so that a commit that updates counters waits for this statement at most.
  */
 function publishing(found: readonly UsageRow[]): Sql {
   const column = (of: (usage: UsageRow) => bigint) => sql`${found.map((usage) => of(usage).toString())}::int8[]`;

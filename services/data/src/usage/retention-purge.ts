@@ -30,9 +30,9 @@ const searchTimeoutMs = 60_000;
 
 /**
  * Removes the documents that are past the retention of their collection, with their history. The commits that stored
- * them stay with the hashes of the texts: the chain can still be checked. Blobs are deleted by the event. What is due is
- * searched without a lock and without a transaction id, by a BRIN index; then short transactions remove it, each followed
- * by a cooldown. `stopping` ends it between two transactions. The lock of the app serializes two replicas.
+ * them stay with the hashes of the texts: the chain can still be checked. Blobs are deleted by the event. What is due
+ * is searched without a lock and without a transaction id, by a BRIN index; then short transactions remove it, each
+ * followed by a cooldown. `stopping` ends it between two transactions. The lock of the app serializes two replicas.
  */
 export async function purgeExpired(context: PurgeContext, stopping?: AbortSignal): Promise<void> {
   const { pool, log } = context;

@@ -88,8 +88,8 @@ const mappedPrefixes = ['0', ':'];
 
 /**
  * What every text of an address in some networks begins with: for each IPv4 network its whole octets, as they have one
- * spelling. Undefined where the prefixes would not narrow much: for IPv6, which has many spellings, for IPv4 networks of less
- * than an octet, and for many networks.
+ * spelling. Undefined where the prefixes would not narrow much: for IPv6, which has many spellings, for IPv4 networks
+ * of less than an octet, and for many networks.
  */
 export function addressPrefixes(networks: readonly string[]): string[] | undefined {
   if (networks.length > prefixedMax) return undefined;

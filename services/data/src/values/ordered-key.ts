@@ -51,7 +51,9 @@ const escapes = new Map([...'bfnrt'].map((letter, at) => [letter.charCodeAt(0), 
 const lengthBytes = 4;
 /** Bytes of a key that is not a string, at most: a number has up to 64 digits, so up to 17 in base 10,000. */
 const scalarKeyMaxBytes = 64;
-/** A character that an escape stands for may reach so many bytes beyond the last that is kept, and a byte ends the key. */
+/**
+ * A character that an escape stands for may reach so many bytes beyond the last that is kept, and a byte ends the key.
+ */
 const stringMarginBytes = 8;
 
 /** Keys one behind the other in a buffer that grows, each as a field of Postgres's binary formats. */

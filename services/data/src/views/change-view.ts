@@ -13,9 +13,10 @@ import { requireView, type ViewRef } from './view';
 import { enqueueRefresh } from './views';
 
 /**
- * Changes the members of a view that the request has. Where its rows follow from them, it is built anew beside the present
- * rows, by a job, and takes their place once it is filled; a change before that takes the place of this one. Where only its
- * access or its price changes, that is done at once, and the ticket is empty. Throws as `createView` does, VIEW_NOT_FOUND.
+ * Changes the members of a view that the request has. Where its rows follow from them, it is built anew beside the
+ * present rows, by a job, and takes their place once it is filled; a change before that takes the place of this one.
+ * Where only its access or its price changes, that is done at once, and the ticket is empty. Throws as `createView`
+ * does, VIEW_NOT_FOUND.
  */
 export async function changeView(
   { pool }: { pool: Pool },

@@ -76,8 +76,8 @@ export function definitionOf(request: CreateViewRequest): ViewDefinition {
 }
 
 /**
- * Checks a definition against its sources, under the lock of the app. Throws COLLECTION_NOT_FOUND with the name that is near,
- * LIMIT_EXCEEDED, INVALID_QUERY, and FORBIDDEN where it would make a private source public.
+ * Checks a definition against its sources, under the lock of the app. Throws COLLECTION_NOT_FOUND with the name that is
+ * near, LIMIT_EXCEEDED, INVALID_QUERY, and FORBIDDEN where it would make a private source public.
  */
 export async function checkDefinition(
   tx: Connection,
@@ -130,7 +130,9 @@ function readAccessOf(
   return readAccess || (showsPrivate ? 'private' : defaultRead);
 }
 
-/** The layout of a view, after making its statement: what its sources do not allow is refused now. Throws INVALID_QUERY. */
+/**
+ * The layout of a view, after making its statement: what its sources do not allow is refused now. Throws INVALID_QUERY.
+ */
 async function checkedLayout(
   tx: Connection,
   app: App,

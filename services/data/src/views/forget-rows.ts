@@ -4,10 +4,10 @@ import type { App } from '../catalog/app';
 import { enqueueRefresh } from './views';
 
 /**
- * Takes the rows away from all lazy views of a collection, and queues their refresh: they may hold texts that must not be
- * read any more. A build that is running, of a live view too, is no longer that of its view, so its rows are dropped, and it
- * starts again. The rows of a live view follow the documents. The app must be locked; afterwards `dropAbandonedViews` drops
- * the tables. Returns how many views there were.
+ * Takes the rows away from all lazy views of a collection, and queues their refresh: they may hold texts that must not
+ * be read any more. A build that is running, of a live view too, is no longer that of its view, so its rows are
+ * dropped, and it starts again. The rows of a live view follow the documents. The app must be locked; afterwards
+ * `dropAbandonedViews` drops the tables. Returns how many views there were.
  */
 export async function forgetViewRows(tx: Connection, app: App, collection: string): Promise<number> {
   const ofCollection = sql`app_number = ${app.number} and ${collection} = any(source_collections)`;

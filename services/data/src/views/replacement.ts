@@ -7,7 +7,8 @@ import type { ViewRef } from './view';
 
 /**
  * Gives a view the definition and the rows of what replaces it, which is gone then. Under the lock of the app: whoever
- * writes next looks the live views of the collection up again. A build of the old definition is no longer that of the view.
+ * writes next looks the live views of the collection up again. A build of the old definition is no longer that of the
+ * view.
  */
 export async function takePlace(tx: Connection, { appNumber, number, replaces }: ViewRef): Promise<void> {
   if (replaces === null) return;

@@ -6,7 +6,10 @@ import type { ViewQuery } from './language/view-query';
 /** A row of viewRows(): JSON texts by the names of its columns, the first of which is `body`. */
 export type ComputedRow = Readonly<Record<string, string | null>>;
 
-/** Makes the text of a row of a view from a row of its statement: with the partners of joins, and as its select leaves it. */
+/**
+ * Makes the text of a row of a view from a row of its statement: with the partners of joins, and as its select leaves
+ * it.
+ */
 export function rowTexts({ groups, joins, projection }: ViewQuery): (row: ComputedRow) => string {
   const whole = documentText(groups ? [] : joins.map(({ alias }) => alias));
   return projection === 'all' ? whole : (row) => project(whole(row), projection);

@@ -76,7 +76,9 @@ async function isCreated(tx: Connection, app: App, name: string, ticketId: strin
   return false;
 }
 
-/** Queues the refresh of a view, or the building of one that takes its place. Returns its ticket. Throws TOO_MANY_JOBS. */
+/**
+ * Queues the refresh of a view, or the building of one that takes its place. Returns its ticket. Throws TOO_MANY_JOBS.
+ */
 export function enqueueRefresh(
   tx: Connection,
   app: App,
@@ -140,7 +142,10 @@ export async function deleteView({ pool, log }: Context, request: ViewRequest): 
   return answer;
 }
 
-/** Queues a refresh. Returns its ticket, or that of a refresh that is waiting already. Throws VIEW_NOT_FOUND, TOO_MANY_JOBS. */
+/**
+ * Queues a refresh. Returns its ticket, or that of a refresh that is waiting already. Throws VIEW_NOT_FOUND,
+ * TOO_MANY_JOBS.
+ */
 export async function refreshView({ pool }: Context, request: ViewRequest): Promise<JobResponse> {
   const { appId, name, ticketId } = request;
   const refresh = async (tx: Connection): Promise<JobResponse> => {

@@ -35,7 +35,8 @@ export function hasRepeated(changes: readonly DocumentChange[]): boolean {
 
 /**
  * The body of a batch, `{"operations": [{operation, collection, data, conditions?}], "atomic"?}`. Operations on one
- * document twice are refused in an atomic batch. Throws MALFORMED_JSON, VALIDATION_FAILED, LIMIT_EXCEEDED, INVALID_QUERY.
+ * document twice are refused in an atomic batch. Throws MALFORMED_JSON, VALIDATION_FAILED, LIMIT_EXCEEDED,
+ * INVALID_QUERY.
  */
 export function parseBatch(body: Buffer): Batch {
   return refusing(() => {

@@ -92,8 +92,8 @@ class BatchRun {
   }
 
   /**
-   * Each change in a transaction of its own. Those of one document are committed in their order, and those of a collection
-   * with unique values too: a value may be taken once an earlier change gave it up.
+   * Each change in a transaction of its own. Those of one document are committed in their order, and those of a
+   * collection with unique values too: a value may be taken once an earlier change gave it up.
    */
   private async oneByOne(key: IdempotencyKey | undefined, changes: readonly DocumentChange[]): Promise<Results> {
     const answers = new Map<DocumentChange, Results>();
@@ -159,8 +159,8 @@ class BatchRun {
   }
 
   /**
-   * The changes with conditions that can be compiled. A change whose condition names what does not exist is refused once
-   * it is known that its Idempotency-Key has no answer.
+   * The changes with conditions that can be compiled. A change whose condition names what does not exist is refused
+   * once it is known that its Idempotency-Key has no answer.
    */
   private async resolved(changes: readonly DocumentChange[]): Promise<readonly DocumentChange[]> {
     if (!changes.some(({ condition }) => condition && hasReferences(condition))) return changes;

@@ -49,8 +49,8 @@ export interface ChangeTerms {
 export type Refusals = ReadonlyMap<DocumentChange, ServiceError>;
 
 /**
- * Changes of documents in one transaction: one link for each collection, in the order in which the changes name them. No
- * two are of the same document.
+ * Changes of documents in one transaction: one link for each collection, in the order in which the changes name them.
+ * No two are of the same document.
  */
 export class ChangeWrite implements Write {
   readonly operation = 'store';

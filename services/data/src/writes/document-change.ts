@@ -36,7 +36,9 @@ export interface DocumentChange {
   path: string;
 }
 
-/** Whether the present version of the document decides what a change does; else its version is known from the upsert. */
+/**
+ * Whether the present version of the document decides what a change does; else its version is known from the upsert.
+ */
 export const dependsOnPresent = ({ kind, ifMatch, ifNoneMatch, condition }: DocumentChange): boolean =>
   kind !== 'put' || ifMatch !== undefined || ifNoneMatch !== undefined || condition !== undefined;
 

@@ -29,8 +29,9 @@ interface Context {
 
 /**
  * Erases the text of all versions of a document, deleted or not; the hashes in the commits stay, so the chain and its
- * proofs hold. Lazy views of the collection have no rows until they are refreshed; live ones change with it. Not a commit, but under the same lock: it is
- * one transaction, before or after each commit. Throws COLLECTION_NOT_FOUND, DOCUMENT_NOT_FOUND, PRECONDITION_FAILED.
+ * proofs hold. Lazy views of the collection have no rows until they are refreshed; live ones change with it. Not a
+ * commit, but under the same lock: it is one transaction, before or after each commit. Throws COLLECTION_NOT_FOUND,
+ * DOCUMENT_NOT_FOUND, PRECONDITION_FAILED.
  */
 export async function eraseDocument(
   { pool, log, derived }: Context,

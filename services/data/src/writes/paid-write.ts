@@ -37,8 +37,8 @@ export interface WriteCall extends Pick<PricedBody, 'collection' | 'body'> {
 }
 
 /**
- * Reads what the price of a write depends on that fails with `error` for want of payment alone, for a caller that accepts
- * prices. Throws the refusal of the write otherwise.
+ * Reads what the price of a write depends on that fails with `error` for want of payment alone, for a caller that
+ * accepts prices. Throws the refusal of the write otherwise.
  */
 export async function pricesOrRefusal(
   db: Queryable,

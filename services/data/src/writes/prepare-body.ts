@@ -16,8 +16,8 @@ export interface PreparedBody {
 
 /**
  * Prepares a body before its write is submitted; a large one in time slices. Undefined when a document does not fit the
- * schema: that is final only under the lock, for the schema may have changed, or a repeated write have an answer. Throws
- * any other error.
+ * schema: that is final only under the lock, for the schema may have changed, or a repeated write have an answer.
+ * Throws any other error.
  */
 export async function prepareBeforeCommit(
   committer: CallCommitter,

@@ -20,8 +20,8 @@ export interface StoredVersion extends NewVersion {
 }
 
 /**
- * What a committed write made of its documents, in the order of its changes. A write that had committed before is looked
- * up: throws DOCUMENT_NOT_FOUND where the version is gone, because it was purged or its collection deleted.
+ * What a committed write made of its documents, in the order of its changes. A write that had committed before is
+ * looked up: throws DOCUMENT_NOT_FOUND where the version is gone, because it was purged or its collection deleted.
  */
 export async function storedVersions(
   pool: Pool,

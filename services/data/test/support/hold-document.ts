@@ -1,7 +1,10 @@
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { App } from './data-service';
 
-/** Blocks inserts of a document, without a lock (waits for locks have a short timeout), until the returned function is called. */
+/**
+ * Blocks inserts of a document, without a lock (waits for locks have a short timeout), until the returned function is
+ * called.
+ */
 export async function holdDocument(
   pool: Pool,
   app: App,

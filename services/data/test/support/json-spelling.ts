@@ -9,8 +9,8 @@ interface Spelling {
 }
 
 /**
- * Writes documents as clients may: the same values with other whitespace, escapes and numbers. The id comes first, without
- * escapes.
+ * Writes documents as clients may: the same values with other whitespace, escapes and numbers. The id comes first,
+ * without escapes.
  */
 export function jsonSpelling(random: Random): (document: Record<string, unknown>) => string {
   const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;

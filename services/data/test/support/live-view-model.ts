@@ -51,7 +51,10 @@ export interface ModelContext {
   generator: ViewGenerator;
 }
 
-/** Texts of one instant have no order among themselves where a live view is read: what follows them in the order decides. */
+/**
+ * Texts of one instant have no order among themselves where a live view is read: what follows them in the order
+ * decides.
+ */
 function compared(view: ViewMeaning, records: readonly unknown[]): unknown {
   const paths = [...view.sort, ...(view.groups?.by ?? []), ...(view.groups?.aggregates ?? [])];
   const isByInstant = view.groups && paths.some((one) => /(^|\.)d$/.test(typeof one === 'string' ? one : one.path));

@@ -10,7 +10,9 @@ import { datasets, learnSearches } from './query-reference';
 import { searches, sentenceLists, sentences } from './query-values';
 import type { Random } from './random';
 
-/** A data service that knows the networks by country of the reference, and the reference what Postgres finds in texts. */
+/**
+ * A data service that knows the networks by country of the reference, and the reference what Postgres finds in texts.
+ */
 export async function startTwinsFixture(): Promise<Fixture> {
   const file = join(await mkdtemp(join(tmpdir(), 'granary-networks-')), 'networks.csv');
   await writeFile(file, countryLines.join('\n'));
@@ -23,8 +25,8 @@ export async function startTwinsFixture(): Promise<Fixture> {
 export const indexedFields = ['a', 'b', 'n.x', 'n.0', 'd', 'gone', 'e'];
 
 /**
- * An app with the same documents twice: `keyed` has indexes over most fields, and `plain` none but for full text, without
- * which a search is refused. Their texts are spelled at random.
+ * An app with the same documents twice: `keyed` has indexes over most fields, and `plain` none but for full text,
+ * without which a search is refused. Their texts are spelled at random.
  */
 export async function makeTwins(
   fixture: Fixture,

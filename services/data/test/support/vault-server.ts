@@ -28,8 +28,8 @@ class Refused extends Error {
 }
 
 /**
- * Stands in for HashiCorp Vault with a Transit secrets engine at `transit`: reads keys, encrypts, decrypts and rewraps by the
- * versions of AES-256-GCM keys, with the statuses and reasons of Vault.
+ * Stands in for HashiCorp Vault with a Transit secrets engine at `transit`: reads keys, encrypts, decrypts and rewraps
+ * by the versions of AES-256-GCM keys, with the statuses and reasons of Vault.
  */
 export class VaultServer {
   readonly keys = new Map<string, TransitKey>();

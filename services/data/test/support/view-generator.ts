@@ -4,7 +4,10 @@ import type { ViewJoinMeaning, ViewMeaning } from './view-reference';
 
 const groups = ['a', 'b', 'é', '', 'a'.repeat(300), 0, 1, 2.5, -1, true, false, null, ['x', 1], { y: 1 }];
 const dates = ['2024-01-01T00:00:00Z', '2024-01-01T01:00:00+01:00', '2023-06-01T12:00:00Z', 'soon', 1704067200, null];
-/** The sum of thousands of these and of quarters is a double without a rounding error, so that it sorts as it is printed. */
+/**
+ * The sum of thousands of these and of quarters is a double without a rounding error, so that it sorts as it is
+ * printed.
+ */
 const largest = 2 ** 40 - 1;
 const numbers = [0, 1, 2, -3, 0.25, 0.5, 100, largest, 'n', true, null, [1]];
 const references = [...Array.from({ length: 12 }, (_, at) => `k${at}`), 1, 2, null, ['k1']];

@@ -10,8 +10,8 @@ export interface Coverage {
 /** What a granter has given the broker on the chain. */
 export interface ChainGrant {
   /**
-   * Makes the chain let the broker take as much, or throws GRANT_MISSING where only the granter can do that. Called in the
-   * transaction that changes the grants here.
+   * Makes the chain let the broker take as much, or throws GRANT_MISSING where only the granter can do that. Called in
+   * the transaction that changes the grants here.
    */
   cover(tx: Connection, wanted: Coverage): Promise<void>;
 }
@@ -21,13 +21,13 @@ export interface ChainGrants {
   /** The address of the broker: the grantee. */
   readonly grantee: string;
   /**
-   * Looks at what a granter has given, for sends to a recipient; undefined: to the hot wallet. It may take long, so no transaction
-   * waits for it.
+   * Looks at what a granter has given, for sends to a recipient; undefined: to the hot wallet. It may take long, so no
+   * transaction waits for it.
    */
   look(granter: string, recipient?: string): Promise<ChainGrant>;
   /**
-   * Makes the chain let the broker take no more than that, where this service can; undefined: nothing. Called in the transaction that
-   * changes the grants here.
+   * Makes the chain let the broker take no more than that, where this service can; undefined: nothing. Called in the
+   * transaction that changes the grants here.
    */
   reduce(tx: Connection, granter: string, wanted: Coverage | undefined): Promise<void>;
   /** How much the chain lets the broker send from a granter to a recipient now; undefined: any amount. */

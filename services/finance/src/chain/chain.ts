@@ -25,8 +25,8 @@ export interface ChainTransfer {
 const storedAmountMax = 2n ** 63n - 1n;
 
 /**
- * An amount of the chain as it is stored and compared: what is beyond 2^63-1 counts as 2^63-1. No such amount is ever credited,
- * because the ledger refuses what is beyond 2^53-1.
+ * An amount of the chain as it is stored and compared: what is beyond 2^63-1 counts as 2^63-1. No such amount is ever
+ * credited, because the ledger refuses what is beyond 2^53-1.
  */
 export const storedAmount = (amount: bigint): bigint => (amount > storedAmountMax ? storedAmountMax : amount);
 
@@ -48,13 +48,15 @@ export interface Outcome {
 }
 
 /**
- * A transaction in a block, code 0 if it succeeded; or the height of the node when it did not find the hash. A node may not
- * have indexed its latest blocks, so a hash that it does not find may be in a block nevertheless.
+ * A transaction in a block, code 0 if it succeeded; or the height of the node when it did not find the hash. A node may
+ * not have indexed its latest blocks, so a hash that it does not find may be in a block nevertheless.
  */
 export type FindResult =
   ({ state: 'included'; height: bigint; transfers: ChainTransfer[] } & Outcome) | { state: 'absent'; height: bigint };
 
-/** A chain as finance sees it. An error thrown by any function means that the outcome is unknown, never that it failed. */
+/**
+ * A chain as finance sees it. An error thrown by any function means that the outcome is unknown, never that it failed.
+ */
 export interface Chain {
   /** The chain id that transactions are signed for. */
   readonly id: string;

@@ -1,6 +1,6 @@
 /**
- * Enough gas for a transfer to so many recipients; what is not used is paid for too. What is taken by grants takes more for each:
- * two balances are read and written, and the grant.
+ * Enough gas for a transfer to so many recipients; what is not used is paid for too. What is taken by grants takes more
+ * for each: two balances are read and written, and the grant.
  */
 export const gasLimit = (recipients: number, isGranted = false): bigint =>
   100_000n + (isGranted ? 60_000n : 25_000n) * BigInt(recipients);

@@ -61,8 +61,8 @@ async function findReady({ pool, rules, intervalMs }: LastPayoutOptions): Promis
 }
 
 /**
- * Charges what the application owes for retention, then starts a payout of all that is left, also of what is locked, in one
- * transaction. A rest below the floor stays.
+ * Charges what the application owes for retention, then starts a payout of all that is left, also of what is locked, in
+ * one transaction. A rest below the floor stays.
  */
 function payOut({ pool, rules, intervalMs, now, log }: LastPayoutOptions, appId: string): Promise<void> {
   return retriedTransaction(pool, async (tx) => {
@@ -74,7 +74,9 @@ function payOut({ pool, rules, intervalMs, now, log }: LastPayoutOptions, appId:
   });
 }
 
-/** Before the accounts of the ledger, as other payouts do. False when another process has started a payout meanwhile. */
+/**
+ * Before the accounts of the ledger, as other payouts do. False when another process has started a payout meanwhile.
+ */
 async function lockWallet(tx: Connection, appId: string, intervalMs: number): Promise<boolean> {
   await row(tx, sql`select from wallet where app_id = ${appId} for no key update`);
   const found = await row(tx, sql`select from wallet where app_id = ${appId} and ${canBePaid(intervalMs)}`);

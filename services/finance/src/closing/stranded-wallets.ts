@@ -27,8 +27,8 @@ export function listStranded(db: Pool): Promise<StrandedWallet[]> {
 }
 
 /**
- * Says where the money of a deleted application goes; it is paid out soon. Throws an Error when the application is not deleted, or
- * the address is none of this chain or one of ours.
+ * Says where the money of a deleted application goes; it is paid out soon. Throws an Error when the application is not
+ * deleted, or the address is none of this chain or one of ours.
  */
 export async function setLastDestination(db: Pool, appId: string, address: string): Promise<void> {
   const origin = await row<{ prefix: string }>(db, sql`select address_prefix as prefix from wallet_origin`);

@@ -147,8 +147,8 @@ export class CometNode {
   }
 
   /**
-   * What a granter lets a grantee do, whatever the kind of message: a query for one kind that was not granted is refused, with
-   * codes that differ between versions of the Cosmos SDK.
+   * What a granter lets a grantee do, whatever the kind of message: a query for one kind that was not granted is
+   * refused, with codes that differ between versions of the Cosmos SDK.
    */
   async grants(granter: string, grantee: string): Promise<AuthzGrant[]> {
     const request = QueryGrantsRequest.encode(QueryGrantsRequest.fromPartial({ granter, grantee })).finish();
@@ -198,7 +198,9 @@ export class CometNode {
     throw new NodeFailure(`${this.name} has too many transactions for one query (tx_search)`);
   }
 
-  /** What the transactions of a block have done, in their order. It does not come from the index, which may be behind. */
+  /**
+   * What the transactions of a block have done, in their order. It does not come from the index, which may be behind.
+   */
   async blockResults(height: bigint): Promise<TransactionResult[]> {
     const params = { height: height.toString() };
     const found = await this.rpc.call('block_results', params, blockResultsSchema, { maxBytes: resultsMaxBytes });

@@ -14,7 +14,9 @@ export interface ReadyNode {
   status: NodeStatus;
 }
 
-/** The nodes of one chain. A node that fails is asked after the others for a while; one that is not of the chain, never. */
+/**
+ * The nodes of one chain. A node that fails is asked after the others for a while; one that is not of the chain, never.
+ */
 export class CometNodes {
   private readonly statuses: TtlCache<NodeStatus>;
   private readonly cooldowns = new Cooldowns(cooldownMs);

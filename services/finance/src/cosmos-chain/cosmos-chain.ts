@@ -42,9 +42,9 @@ export class CosmosChain implements Chain {
   }
 
   /**
-   * Sends to another node each time, so that one that forwards nothing cannot keep a transaction from the others. A refusal is
-   * the opinion of one node, which may be behind or ask for a higher fee, so the others are asked too; it counts where each has
-   * answered: one that has not may have the transaction.
+   * Sends to another node each time, so that one that forwards nothing cannot keep a transaction from the others. A
+   * refusal is the opinion of one node, which may be behind or ask for a higher fee, so the others are asked too; it
+   * counts where each has answered: one that has not may have the transaction.
    */
   async broadcast(bytes: Uint8Array): Promise<BroadcastResult> {
     const { nodes } = this.options;
@@ -64,8 +64,8 @@ export class CosmosChain implements Chain {
   }
 
   /**
-   * Where there are several nodes, two must not have found the hash, and the height is the lower one of theirs; it is 0 when one
-   * alone could be asked.
+   * Where there are several nodes, two must not have found the hash, and the height is the lower one of theirs; it is 0
+   * when one alone could be asked.
    */
   async find(hash: string): Promise<FindResult> {
     const { nodes } = this.options;

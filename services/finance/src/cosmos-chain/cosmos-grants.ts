@@ -16,7 +16,8 @@ export interface CosmosGrantsOptions {
 }
 
 /**
- * The grants on a real chain, which their granters make by a MsgGrant and end by a MsgRevoke: here they are looked at only.
+ * The grants on a real chain, which their granters make by a MsgGrant and end by a MsgRevoke: here they are looked at
+ * only.
  */
 export function cosmosGrants({ nodes, denom, grantee, hotWallet }: CosmosGrantsOptions): ChainGrants {
   const find = async (granter: string, recipient: string): Promise<Allowed | string> => {

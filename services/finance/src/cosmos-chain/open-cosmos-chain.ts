@@ -28,8 +28,8 @@ export class ChainNodeError extends StartError {
 }
 
 /**
- * The chain behind the nodes. Throws a ChainNodeError when a node that answers is of another chain or cannot serve what finance
- * needs; one that does not answer is asked again later.
+ * The chain behind the nodes. Throws a ChainNodeError when a node that answers is of another chain or cannot serve what
+ * finance needs; one that does not answer is asked again later.
  */
 export async function openCosmosChain(
   pool: Pool,

@@ -13,8 +13,9 @@ const encode = (text: string): string => Buffer.from(text).toString('base64');
 const decode = (text: string): string => Buffer.from(text, 'base64').toString();
 
 /**
- * The transfers among the events of a transaction that succeeded. The bank module writes one event for each; that of MsgMultiSend names no
- * sender, who is the one whose money was spent before it. The fee is a transfer too, to the account that collects fees.
+ * The transfers among the events of a transaction that succeeded. The bank module writes one event for each; that of
+ * MsgMultiSend names no sender, who is the one whose money was spent before it. The fee is a transfer too, to the
+ * account that collects fees.
  */
 export function readTransfers(events: readonly ChainEvent[], denom: string, feeCollector: string): TransferEvent[] {
   const transfers: TransferEvent[] = [];

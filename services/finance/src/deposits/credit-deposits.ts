@@ -34,9 +34,9 @@ export async function beginWatch({ pool, chain }: Pick<WatchOptions, 'pool' | 'c
 }
 
 /**
- * Credits what arrived at wallets in the next blocks, and returns the applications that got something; undefined when all final
- * blocks have been read. A deposit, its transfer and the height up to which the chain was read are one transaction, so that
- * each is credited once, whatever is interrupted or runs twice.
+ * Credits what arrived at wallets in the next blocks, and returns the applications that got something; undefined when
+ * all final blocks have been read. A deposit, its transfer and the height up to which the chain was read are one
+ * transaction, so that each is credited once, whatever is interrupted or runs twice.
  */
 export async function creditDeposits(options: WatchOptions): Promise<string[] | undefined> {
   const { pool, chain, depthBlocks } = options;

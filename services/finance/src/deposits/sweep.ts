@@ -22,8 +22,8 @@ interface Unswept {
 }
 
 /**
- * What is not swept is known from the deposits, so the ledger needs nothing but the fee. After a failure nothing is signed
- * until a person resumes: each further one would cost a fee, until as good as nothing is left at the address.
+ * What is not swept is known from the deposits, so the ledger needs nothing but the fee. After a failure nothing is
+ * signed until a person resumes: each further one would cost a fee, until as good as nothing is left at the address.
  */
 export const sweepPurpose: Purpose = {
   broadcast: async () => {},
@@ -52,9 +52,9 @@ export class Sweeps {
   constructor(private readonly options: SweepOptions) {}
 
   /**
-   * Makes the next step of up to `addressesMax` addresses, in their order from where the last round ended, so that each gets
-   * its turn. An address whose step fails does not keep others from theirs; failures in a row end the round, for then it is
-   * the node or the database. Throws the first failure at the end.
+   * Makes the next step of up to `addressesMax` addresses, in their order from where the last round ended, so that each
+   * gets its turn. An address whose step fails does not keep others from theirs; failures in a row end the round, for
+   * then it is the node or the database. Throws the first failure at the end.
    */
   async advance(): Promise<void> {
     const failures: unknown[] = [];
@@ -86,9 +86,10 @@ export class Sweeps {
 }
 
 /**
- * The next addresses to be swept, in their order from after `last` on, then from the first one on; at most `addressesMax`. Each
- * part is read from an index in its order, so that a round costs the same however many addresses there are. The address of
- * a transaction that is in flight gets its turn whatever is left there and whatever a fee is by now.
+ * The next addresses to be swept, in their order from after `last` on, then from the first one on; at most
+ * `addressesMax`. Each part is read from an index in its order, so that a round costs the same however many addresses
+ * there are. The address of a transaction that is in flight gets its turn whatever is left there and whatever a fee is
+ * by now.
  */
 export function unsweptAfter(last: string, minimum: bigint): Sql {
   const part = (where: Sql): Sql => sql`(

@@ -4,7 +4,10 @@ import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Outcome } from '../chain/chain';
 import type { Purpose } from '../outgoing/delivery';
 
-/** The deductions of a transaction of the broker, as its state changes. The ledger has the income of payments by payments. */
+/**
+ * The deductions of a transaction of the broker, as its state changes. The ledger has the income of payments by
+ * payments.
+ */
 export const deductionPurpose: Purpose = {
   broadcast: () => Promise.resolve(),
 

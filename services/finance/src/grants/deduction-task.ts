@@ -51,8 +51,8 @@ export function startDeductions(options: DeductionSigning & { everyMs: number })
 }
 
 /**
- * Makes the next step of the transaction that is in flight, or signs the next one. Notes in `shortage` whether the broker lacks the fee of a
- * single deduction: with more it takes as many as it can pay for.
+ * Makes the next step of the transaction that is in flight, or signs the next one. Notes in `shortage` whether the
+ * broker lacks the fee of a single deduction: with more it takes as many as it can pay for.
  */
 export async function advanceDeductions(options: DeductionSigning, shortage = { isShort: false }): Promise<Step> {
   const { pool, chain, broker, gasPrice } = options;

@@ -18,8 +18,8 @@ export interface NewDeduction {
 type DeductionRefusal = 'grant_revoked' | 'grant_expired' | 'target_not_allowed' | 'allowance_spent' | 'wallet_refused';
 
 /**
- * After a deduction from a wallet has failed on the chain, no other one from it is taken for this long: each could fail the transaction that
- * it shares with others, and be repeated by itself, both at the cost of the broker.
+ * After a deduction from a wallet has failed on the chain, no other one from it is taken for this long: each could fail
+ * the transaction that it shares with others, and be repeated by itself, both at the cost of the broker.
  */
 const cooldownMs = 3_600_000;
 
@@ -42,9 +42,9 @@ interface AskedGrant {
 }
 
 /**
- * Takes an amount off what is left of a grant, and queues its transfer. Repeatable. Undefined: it is queued, or was taken; else why nothing
- * is taken. A refusal is stored as a deduction that has failed, so that it is definite: a call that was held up, and comes when more is left
- * of the grant, takes nothing either.
+ * Takes an amount off what is left of a grant, and queues its transfer. Repeatable. Undefined: it is queued, or was
+ * taken; else why nothing is taken. A refusal is stored as a deduction that has failed, so that it is definite: a call
+ * that was held up, and comes when more is left of the grant, takes nothing either.
  */
 export async function startDeduction(pool: Pool, asked: NewDeduction): Promise<string | undefined> {
   const { id, grantId, appId, operationType, collection, amount, recipient } = asked;

@@ -51,8 +51,8 @@ const columns = sql`id, address, limit_utia as "limitUtia", spent_utia as "spent
 const isInForce = sql`revoked_at is null and expires_at > clock_timestamp()`;
 
 /**
- * What a wallet has given the broker on the chain, for deductions to `recipient`, without it to the hot wallet. No transaction may
- * wait for it. Throws VALIDATION_FAILED for the address.
+ * What a wallet has given the broker on the chain, for deductions to `recipient`, without it to the hot wallet. No
+ * transaction may wait for it. Throws VALIDATION_FAILED for the address.
  */
 export function chainGrantOf(
   { prefix, chain }: GrantOptions,
@@ -65,8 +65,8 @@ export function chainGrantOf(
 }
 
 /**
- * Registers a grant, and answers the key by which it is used: that is shown once. Throws VALIDATION_FAILED, LIMIT_EXCEEDED, and
- * what the chain says where it has no such grant.
+ * Registers a grant, and answers the key by which it is used: that is shown once. Throws VALIDATION_FAILED,
+ * LIMIT_EXCEEDED, and what the chain says where it has no such grant.
  */
 export async function createGrant(
   tx: Connection,
@@ -115,7 +115,9 @@ export const listGrants = (db: Queryable, address: string): Promise<Grant[]> =>
         order by "createdAt" desc, id`,
   );
 
-/** Ends a grant, whatever the chain still allows; what is being deducted goes on. Repeatable. Throws GRANT_NOT_FOUND. */
+/**
+ * Ends a grant, whatever the chain still allows; what is being deducted goes on. Repeatable. Throws GRANT_NOT_FOUND.
+ */
 export async function revokeGrant(tx: Connection, chain: ChainGrants, address: string, id: string): Promise<Grant> {
   await lockUser(tx, address);
   const grant = await row<Grant>(
@@ -135,8 +137,9 @@ export const grantOfKey = (db: Queryable, keyHash: Buffer): Promise<Grant | unde
 export const hashOf = (userKey: string): Buffer => createHash('sha256').update(userKey).digest();
 
 /**
- * What the chain must let be taken from a user: what is left of all grants that are in force, and what is being taken, which no
- * block has yet; and until when, for the latter an hour: they wait for ten minutes at most. Undefined: nothing.
+ * What the chain must let be taken from a user: what is left of all grants that are in force, and what is being taken,
+ * which no block has yet; and until when, for the latter an hour: they wait for ten minutes at most. Undefined:
+ * nothing.
  */
 async function inForce(tx: Connection, address: string): Promise<Coverage | undefined> {
   const found = await row<{ amount: string | null; until: Date | null }>(

@@ -19,8 +19,8 @@ export const startRemovingOldGrants = (pool: Pool, log: Logger): { stop(): Promi
   });
 
 /**
- * Removes deductions that ended 90 days ago, and grants that did and have no deductions any more; some of each. Returns how many.
- * The histories of users and applications are tables of their own.
+ * Removes deductions that ended 90 days ago, and grants that did and have no deductions any more; some of each. Returns
+ * how many. The histories of users and applications are tables of their own.
  */
 export async function removeOldGrants(pool: Pool): Promise<number> {
   const long = sql`clock_timestamp() - interval '1 day' * ${keptDays}`;

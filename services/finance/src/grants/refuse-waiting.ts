@@ -38,8 +38,8 @@ export async function refuseLate(pool: Pool): Promise<number> {
 }
 
 /**
- * Refuses those of the waiting deductions that the chain would refuse as things are: the transaction would fail with all that
- * share it, the broker would pay for it, and each would be repeated by itself. Returns how many.
+ * Refuses those of the waiting deductions that the chain would refuse as things are: the transaction would fail with
+ * all that share it, the broker would pay for it, and each would be repeated by itself. Returns how many.
  */
 export async function refuseUncovered(
   { pool, grants }: { pool: Pool; grants: Pick<ChainGrants, 'allowance' | 'spendable'> },
@@ -49,7 +49,8 @@ export async function refuseUncovered(
   await forEachConcurrently(lookedAtOnce, new Set(waiting.map(({ address }) => address)), async (address) => {
     balances.set(address, await grants.spendable(address));
   });
-  // A grant may name to whom money is sent, and those that wait may have several recipients where X402_PAY_TO was changed.
+  // A grant may name to whom money is sent, and those that wait may have several recipients where X402_PAY_TO was
+  // changed.
   const pairs = new Map(waiting.map((each) => [pairOf(each), each]));
   const allowances = new Map<string, bigint | undefined>();
   await forEachConcurrently(lookedAtOnce, pairs, async ([pair, { address, recipient }]) => {

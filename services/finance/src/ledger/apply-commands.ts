@@ -3,13 +3,13 @@ import { sql } from '@granary/shared/postgres/sql';
 import { findDefect, type Command, type Group, type Refusal, type Result } from './commands';
 
 /**
- * Applies groups of commands in their order, in one round trip: a result for each command of each group. A group that is
- * refused changes nothing and leaves the others alone. In a transaction of the caller, the accounts stay locked until
- * it ends.
+ * Applies groups of commands in their order, in one round trip: a result for each command of each group. A group that
+ * is refused changes nothing and leaves the others alone. In a transaction of the caller, the accounts stay locked
+ * until it ends.
  *
- * Throws what Postgres raises; after an error by which the connection was lost the outcome is unknown, and the same groups
- * must be applied again. So they must after a unique violation, by which nothing was applied: a concurrent call has used
- * one of the ids.
+ * Throws what Postgres raises; after an error by which the connection was lost the outcome is unknown, and the same
+ * groups must be applied again. So they must after a unique violation, by which nothing was applied: a concurrent call
+ * has used one of the ids.
  */
 export async function applyCommands(db: Queryable, groups: readonly Group[]): Promise<Result[][]> {
   const defects = groups.map((group) => group.map(findDefect));

@@ -31,8 +31,8 @@ export const noEntries = (id: string): DerivedBalance => ({
 
 /**
  * Adds the entries after those that are in the sums, a bounded number for each account, and reads the counters of the
- * accounts in the same statement, so that both are of one moment whatever is being written. Entries are immutable, and later
- * ones have higher numbers, so the sums can be kept and continued. Accounts that do not exist are left out.
+ * accounts in the same statement, so that both are of one moment whatever is being written. Entries are immutable, and
+ * later ones have higher numbers, so the sums can be kept and continued. Accounts that do not exist are left out.
  */
 export async function deriveBalances(db: Queryable, from: readonly DerivedBalance[]): Promise<Derivation[]> {
   const column = (of: (state: DerivedBalance) => bigint) => sql`${from.map((state) => of(state).toString())}::bigint[]`;
@@ -65,7 +65,9 @@ export async function deriveBalances(db: Queryable, from: readonly DerivedBalanc
   return found.map((sums) => continued(states.get(sums.id)!, sums));
 }
 
-/** What the entries of one side of an account add up to. The end of a hold takes all of the hold off what is pending. */
+/**
+ * What the entries of one side of an account add up to. The end of a hold takes all of the hold off what is pending.
+ */
 function sumsOf(side: 'debit' | 'credit') {
   const account = side === 'debit' ? sql`t.debit_account` : sql`t.credit_account`;
   return sql`

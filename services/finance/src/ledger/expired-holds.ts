@@ -28,8 +28,8 @@ export function startVoidingExpiredHolds({ pool, ledger, log }: ExpiredHoldsOpti
 }
 
 /**
- * Voids up to a batch of expired holds, the oldest first, and returns how many it found. The ids of the voids are made from
- * those of the holds, so that a run that is repeated or concurrent with another changes nothing twice.
+ * Voids up to a batch of expired holds, the oldest first, and returns how many it found. The ids of the voids are made
+ * from those of the holds, so that a run that is repeated or concurrent with another changes nothing twice.
  */
 export async function voidExpiredHolds(pool: Pool, ledger: LedgerBatches): Promise<number> {
   const expired = await rows<{ id: string; kind: string; expiresAt: Date }>(

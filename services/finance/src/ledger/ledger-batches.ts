@@ -27,8 +27,8 @@ export interface LedgerBatchesOptions {
 }
 
 /**
- * Applies commands in batches of at most `batchMax`, one at a time: all that arrive in one turn of the event loop, or while a
- * batch is under way, share the next one, and so one lock of each account and one flush of Postgres's log.
+ * Applies commands in batches of at most `batchMax`, one at a time: all that arrive in one turn of the event loop, or
+ * while a batch is under way, share the next one, and so one lock of each account and one flush of Postgres's log.
  */
 export class LedgerBatches {
   private readonly batcher: Batcher<Group, Result[]>;
@@ -44,8 +44,8 @@ export class LedgerBatches {
   }
 
   /**
-   * Applies a group: all of its commands or none, a result for each. Throws UNAVAILABLE when its outcome is unknown, or when
-   * too much waits: apply it again with the same ids.
+   * Applies a group: all of its commands or none, a result for each. Throws UNAVAILABLE when its outcome is unknown, or
+   * when too much waits: apply it again with the same ids.
    */
   apply(group: Group): Promise<Result[]> {
     return this.batcher.submit(group);
@@ -61,7 +61,8 @@ export class LedgerBatches {
       const results = await this.untilDefinite(groups);
       return results.map((value) => ({ value }));
     } catch (error) {
-      // Of a batch whose outcome is unknown, each part may have been applied: one by one, nothing would be known sooner.
+      // Of a batch whose outcome is unknown, each part may have been applied: one by one, nothing would be known
+      // sooner.
       if (groups.length === 1 || isUnavailable(error)) throw error;
       // Postgres refuses what we took for sound. It undid the whole batch; one by one, only the one at fault fails.
       this.options.log.error(

@@ -19,8 +19,8 @@ export const EXPIRY_PASSED = 'EXPIRY_PASSED';
 export type Outcome = 'created' | 'exists';
 
 /**
- * One command by itself, for callers that have a transaction of their own. Throws a ServiceError with the refusal as its
- * reason. UNAVAILABLE means that the outcome is unknown: call again with the same id.
+ * One command by itself, for callers that have a transaction of their own. Throws a ServiceError with the refusal as
+ * its reason. UNAVAILABLE means that the outcome is unknown: call again with the same id.
  */
 export async function applyOne(db: Queryable, command: Command): Promise<Outcome> {
   const result = (await applyCommands(db, [[command]]))[0]![0]!;

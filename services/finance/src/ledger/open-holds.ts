@@ -19,7 +19,10 @@ interface OpenHoldsQuery {
   limit: number;
 }
 
-/** The open holds of some kinds that expire by a time and whose `ref` begins with a text, ordered by their expiry and `ref`. */
+/**
+ * The open holds of some kinds that expire by a time and whose `ref` begins with a text, ordered by their expiry and
+ * `ref`.
+ */
 export const listOpenHolds = (
   db: Queryable,
   { kinds, refPrefix, expireBy, after, limit }: OpenHoldsQuery,

@@ -12,7 +12,10 @@ import { findOpen, lockOpen, updateOutgoing, type OutgoingTransaction } from './
 /** A node that has not indexed its latest blocks is waited for this long, in blocks after the timeout height. */
 const indexLagMax = 20n;
 
-/** Refusals of the Cosmos SDK that are no reason to hold a transaction: it is in a block, or it cannot be included as things are. */
+/**
+ * Refusals of the Cosmos SDK that are no reason to hold a transaction: it is in a block, or it cannot be included as
+ * things are.
+ */
 const ordinaryRefusals: readonly number[] = [
   sdkCodes.wrongSequence,
   sdkCodes.timeoutHeight,
@@ -24,11 +27,16 @@ const isOrdinary = ({ code, codespace }: Outcome): boolean =>
 
 type Included = Extract<FindResult, { state: 'included' }>;
 
-/** What transactions are sent for. All are called in the transaction that changes the state, which is undone if they throw. */
+/**
+ * What transactions are sent for. All are called in the transaction that changes the state, which is undone if they
+ * throw.
+ */
 export interface Purpose {
   /** A node has it. */
   broadcast(tx: Connection, outgoing: OutgoingTransaction): Promise<void>;
-  /** It is in a block; of a transaction with another code than 0 only the fee was taken. Returns what the ledger posts. */
+  /**
+   * It is in a block; of a transaction with another code than 0 only the fee was taken. Returns what the ledger posts.
+   */
   included(tx: Connection, outgoing: OutgoingTransaction, outcome: Outcome): Promise<Group[]>;
   /** It waits for a person. */
   held(tx: Connection, outgoing: OutgoingTransaction): Promise<void>;
@@ -47,10 +55,11 @@ export interface DeliveryOptions {
 export type Step = 'idle' | 'waiting' | 'progress';
 
 /**
- * Makes one step of the transaction that a sender has in flight: sends its bytes, looks for it, ends it. Each step is repeatable
- * and may run in several processes at once. The same bytes are sent as often as necessary. A transaction expires only when a
- * node beyond its timeout height has not found it on two looks in different blocks, and the sender's account beyond that
- * height has not used its sequence: so no other transaction takes its place while a block may include it.
+ * Makes one step of the transaction that a sender has in flight: sends its bytes, looks for it, ends it. Each step is
+ * repeatable and may run in several processes at once. The same bytes are sent as often as necessary. A transaction
+ * expires only when a node beyond its timeout height has not found it on two looks in different blocks, and the
+ * sender's account beyond that height has not used its sequence: so no other transaction takes its place while a block
+ * may include it.
  */
 export async function deliver(options: DeliveryOptions, sender: string): Promise<Step> {
   const open = await findOpen(options.pool, sender);
@@ -140,7 +149,9 @@ async function giveUp(options: DeliveryOptions, open: OutgoingTransaction, heigh
   return hold(options, open, 'its sequence on the chain is not the one that it was signed with');
 }
 
-/** Whether a held transaction may be given up is for a person to say, who needs to know that no block can include it. */
+/**
+ * Whether a held transaction may be given up is for a person to say, who needs to know that no block can include it.
+ */
 async function noteAbsence(options: DeliveryOptions, open: OutgoingTransaction, height: bigint): Promise<Step> {
   if (height > open.timeoutHeight + indexLagMax && open.absentHeight === null) {
     await changeOpen(options, open, (tx, { number }) => updateOutgoing(tx, number, { absentHeight: height }));

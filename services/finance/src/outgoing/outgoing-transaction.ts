@@ -2,8 +2,8 @@ import { execute, row, type Connection, type Queryable } from '@granary/shared/p
 import { sql } from '@granary/shared/postgres/sql';
 
 /**
- * `signed`: stored, perhaps sent; `broadcast`: a node has answered; `held`: what the chain says fits nothing, and a person
- * decides; `confirmed` and `failed`: in a block; `expired`: no block can include it.
+ * `signed`: stored, perhaps sent; `broadcast`: a node has answered; `held`: what the chain says fits nothing, and a
+ * person decides; `confirmed` and `failed`: in a block; `expired`: no block can include it.
  */
 export type OutgoingState = 'signed' | 'broadcast' | 'held' | 'confirmed' | 'failed' | 'expired';
 
@@ -50,7 +50,9 @@ export interface Sender {
   stoppedBecause: string | null;
 }
 
-/** Locks a sender; one that signs for the first time, or was resumed, starts with the sequence that the chain expects. */
+/**
+ * Locks a sender; one that signs for the first time, or was resumed, starts with the sequence that the chain expects.
+ */
 export async function lockSender(tx: Connection, address: string, sequence: bigint): Promise<Sender> {
   await execute(
     tx,

@@ -38,9 +38,9 @@ export const transferFee = (recipients: number, gasPrice: number, isGranted = fa
   feeOf(gasLimit(recipients, isGranted), gasPrice);
 
 /**
- * Signs the next transaction of a sender and stores it; nothing is sent. `choose` says what for, with the row of the sender
- * locked, or that there is nothing. False when nothing was signed: another transaction is in flight, the sender is stopped, or
- * the node lags behind. Concurrent calls sign once.
+ * Signs the next transaction of a sender and stores it; nothing is sent. `choose` says what for, with the row of the
+ * sender locked, or that there is nothing. False when nothing was signed: another transaction is in flight, the sender
+ * is stopped, or the node lags behind. Concurrent calls sign once.
  */
 export async function signNext(
   options: SigningOptions,

@@ -14,8 +14,9 @@ export interface AutoPayoutOptions {
 }
 
 /**
- * Starts payouts of all that is available, for applications that have turned them on, have a destination and have reached their
- * threshold; of `appIds` only if they are given. Those of deleted applications are last payouts, see closing. Returns how many were started.
+ * Starts payouts of all that is available, for applications that have turned them on, have a destination and have
+ * reached their threshold; of `appIds` only if they are given. Those of deleted applications are last payouts, see
+ * closing. Returns how many were started.
  */
 export async function startAutoPayouts(
   { pool, rules, intervalMs }: AutoPayoutOptions,

@@ -46,8 +46,9 @@ export function listStopped(db: Pool): Promise<Array<{ address: string; reason: 
 }
 
 /**
- * Gives a held transaction up, so that its payouts or deductions, or what it sweeps, wait for another one: a person has made sure
- * that no block has it. Throws an Error when there is no such one, or as long as a block could still include it.
+ * Gives a held transaction up, so that its payouts or deductions, or what it sweeps, wait for another one: a person has
+ * made sure that no block has it. Throws an Error when there is no such one, or as long as a block could still include
+ * it.
  */
 export function releaseHeld(pool: Pool, hash: string): Promise<void> {
   return retriedTransaction(pool, async (tx) => {
@@ -64,7 +65,9 @@ export function releaseHeld(pool: Pool, hash: string): Promise<void> {
   });
 }
 
-/** Lets all senders that are stopped sign again, from the sequence that the chain expects. Returns how many there were. */
+/**
+ * Lets all senders that are stopped sign again, from the sequence that the chain expects. Returns how many there were.
+ */
 export async function resumeSenders(pool: Pool): Promise<number> {
   const stopped = await listStopped(pool);
   for (const { address } of stopped) await resume(pool, address);

@@ -39,8 +39,8 @@ export async function updatePayoutSettings(
 }
 
 /**
- * Throws VALIDATION_FAILED for a destination that is no address of this chain, or a wallet of this platform: the money would
- * come back, at the platform's cost. `field` is its name in the request.
+ * Throws VALIDATION_FAILED for a destination that is no address of this chain, or a wallet of this platform: the money
+ * would come back, at the platform's cost. `field` is its name in the request.
  */
 export async function checkDestination(
   { pool, keys, addressPrefix: prefix }: Wallets,

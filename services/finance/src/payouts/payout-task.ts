@@ -49,8 +49,8 @@ export function startPayouts(options: PayoutTaskOptions): PayoutTask {
 }
 
 /**
- * Makes the next step of the transaction that is in flight, or signs the next one. Several processes may do it at once. `idle`
- * when nothing is in flight and nothing can be signed.
+ * Makes the next step of the transaction that is in flight, or signs the next one. Several processes may do it at once.
+ * `idle` when nothing is in flight and nothing can be signed.
  */
 export async function advancePayouts(options: PayoutSigning): Promise<Step> {
   const step = await deliver({ ...options, purpose: payoutPurpose }, options.sender);

@@ -4,7 +4,9 @@ import { sql } from '@granary/shared/postgres/sql';
 
 export const PAYOUT_DESTINATION_REFUSED = 'PAYOUT_DESTINATION_REFUSED';
 
-/** After the chain has refused a payout to an address, the application cannot trigger another one to it for this long. */
+/**
+ * After the chain has refused a payout to an address, the application cannot trigger another one to it for this long.
+ */
 const cooldownMs = 3_600_000;
 
 interface Target {
@@ -16,9 +18,9 @@ interface Target {
 export const targetKey = ({ appId, destination }: Target): string => `${appId}/${destination}`;
 
 /**
- * By target, until when no payout to it is accepted: the chain has refused one within `cooldownMs`, and has not paid another
- * one since. Each attempt fails the transaction that it shares with other payouts, and is then repeated by itself: the
- * platform pays for both.
+ * By target, until when no payout to it is accepted: the chain has refused one within `cooldownMs`, and has not paid
+ * another one since. Each attempt fails the transaction that it shares with other payouts, and is then repeated by
+ * itself: the platform pays for both.
  */
 export async function findRefusedDestinations(
   tx: Connection,

@@ -43,8 +43,8 @@ interface Source {
 }
 
 /**
- * Starts payouts: stores them and holds their amounts, in the transaction of the caller. A request that is refused changes
- * nothing and leaves the others alone. Every wallet must exist.
+ * Starts payouts: stores them and holds their amounts, in the transaction of the caller. A request that is refused
+ * changes nothing and leaves the others alone. Every wallet must exist.
  */
 export async function reservePayouts(
   tx: Connection,

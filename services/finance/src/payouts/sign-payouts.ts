@@ -20,9 +20,9 @@ interface Waiting {
 }
 
 /**
- * Signs a transaction for the payouts that have waited longest, at most `payoutsMax`, and stores it; nothing is sent. False when
- * nothing could be signed: no payout waits, payouts are paused or stopped, the hot wallet is short of funds, or one of the
- * reasons of signNext.
+ * Signs a transaction for the payouts that have waited longest, at most `payoutsMax`, and stores it; nothing is sent.
+ * False when nothing could be signed: no payout waits, payouts are paused or stopped, the hot wallet is short of funds,
+ * or one of the reasons of signNext.
  */
 export async function signPayouts(options: PayoutSigning): Promise<boolean> {
   const { pool, sender, gasPrice } = options;
@@ -60,7 +60,10 @@ function listWaiting(db: Pool | Connection, limit: number, lock = sql``): Promis
   );
 }
 
-/** The next payouts that the hot wallet can pay with the fee; none, and what is missing, when it is not enough for the first. */
+/**
+ * The next payouts that the hot wallet can pay with the fee; none, and what is missing, when it is not enough for the
+ * first.
+ */
 async function choose(
   tx: Connection,
   balance: bigint,

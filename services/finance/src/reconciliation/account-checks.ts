@@ -7,7 +7,10 @@ import type { Difference } from './differences';
 
 /** Accounts that one statement checks. */
 const pageMax = 100;
-/** Accounts that are checked in each run although their counters have not changed, those first that were not for longest. */
+/**
+ * Accounts that are checked in each run although their counters have not changed, those first that were not for
+ * longest.
+ */
 const unchangedMax = 1_000;
 
 const counterNames = {

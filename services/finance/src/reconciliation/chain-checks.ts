@@ -7,10 +7,10 @@ import type { Difference } from './differences';
 const blocksMax = 500n;
 
 /**
- * Compares the blocks that were read for deposits with what is stored: each transfer to a wallet with its deposit, what each
- * transaction of a sender of ours has moved with what it was signed for, and what each of the broker has taken with its deductions.
- * So money that left by another hand is found, and a deposit that was missed. Each block is compared once; returns what differs in
- * the next ones, undefined when none is left.
+ * Compares the blocks that were read for deposits with what is stored: each transfer to a wallet with its deposit, what
+ * each transaction of a sender of ours has moved with what it was signed for, and what each of the broker has taken
+ * with its deductions. So money that left by another hand is found, and a deposit that was missed. Each block is
+ * compared once; returns what differs in the next ones, undefined when none is left.
  */
 export async function checkChain(pool: Pool, chain: Chain): Promise<Difference[] | undefined> {
   const watch = await row<{ read: bigint; checked: bigint }>(
@@ -94,7 +94,10 @@ function checkOutgoing(
   );
 }
 
-/** What a transaction of the broker has moved from each wallet to each recipient, and the deductions that it was signed for. */
+/**
+ * What a transaction of the broker has moved from each wallet to each recipient, and the deductions that it was signed
+ * for.
+ */
 function checkDeductions(
   db: Queryable,
   transfers: readonly ChainTransfer[],

@@ -2,11 +2,11 @@ import { execute, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 
 /**
- * `counter`: a counter of an account and its entries; `unit`: the debits and credits of all accounts of a unit; `hold`: a
- * counter of an account and the open holds; `payout`: what is held for payouts and the payouts that are under way; `entry`:
- * an entry of an account that does not exist; `deposit`: a transfer to a wallet on the chain and the deposit that is stored;
- * `outgoing`: what a transaction of ours was signed for and what it moved on the chain; `deduction`: what is stored as deducted
- * by a transaction of the broker from a wallet, and what that moved on the chain.
+ * `counter`: a counter of an account and its entries; `unit`: the debits and credits of all accounts of a unit; `hold`:
+ * a counter of an account and the open holds; `payout`: what is held for payouts and the payouts that are under way;
+ * `entry`: an entry of an account that does not exist; `deposit`: a transfer to a wallet on the chain and the deposit
+ * that is stored; `outgoing`: what a transaction of ours was signed for and what it moved on the chain; `deduction`:
+ * what is stored as deducted by a transaction of the broker from a wallet, and what that moved on the chain.
  */
 export const differenceKinds = [
   'counter',

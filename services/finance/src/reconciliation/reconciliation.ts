@@ -29,10 +29,9 @@ export interface Reconciliation {
 }
 
 /**
- * Compares the figures of the ledger with each other, in one process of the service at a time: counters with entries, debits
- * with credits, what is pending with open holds and with payouts, the blocks of the chain with deposits
- * and with what was signed here, deductions included. A difference is stored and pauses payouts until a person
- * resolves it.
+ * Compares the figures of the ledger with each other, in one process of the service at a time: counters with entries,
+ * debits with credits, what is pending with open holds and with payouts, the blocks of the chain with deposits and with
+ * what was signed here, deductions included. A difference is stored and pauses payouts until a person resolves it.
  */
 export function startReconciliation(options: ReconciliationOptions): Reconciliation {
   const { pool, log, chain } = options;

@@ -6,7 +6,9 @@ import type { Difference } from './differences';
 
 /** A statement that adds many entries takes longer than others. */
 const checkTimeoutMs = 300_000;
-/** A payout and its hold may be changed one after the other: a difference counts that is still there after this long. */
+/**
+ * A payout and its hold may be changed one after the other: a difference counts that is still there after this long.
+ */
 const recheckAfterMs = 2_000;
 
 /** Everything but the counters of single accounts; with `entries` also what has to read all entries. */

@@ -27,8 +27,8 @@ export async function verifyLedger(pool: Pool, say: (line: string) => void): Pro
 }
 
 /**
- * Resolves the differences that reconciliation has stored, so that payouts are resumed, unless the verification found some;
- * those are stored. Returns how many were resolved.
+ * Resolves the differences that reconciliation has stored, so that payouts are resumed, unless the verification found
+ * some; those are stored. Returns how many were resolved.
  */
 export async function resumePayouts(pool: Pool, { differences }: Verification): Promise<number> {
   await storeDifferences(pool, differences);

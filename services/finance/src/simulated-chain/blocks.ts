@@ -23,8 +23,8 @@ export const lockHead = async (tx: Connection): Promise<Head> =>
   (await row<Head>(tx, sql`select ${headColumns} from simulated_chain for no key update`))!;
 
 /**
- * Produces the next block on a locked chain: includes the transactions of the mempool that are due, in the order of their
- * arrival. Those that are not valid any more are dropped, and so are some others by `eviction`.
+ * Produces the next block on a locked chain: includes the transactions of the mempool that are due, in the order of
+ * their arrival. Those that are not valid any more are dropped, and so are some others by `eviction`.
  */
 export async function produceBlock(
   tx: Connection,

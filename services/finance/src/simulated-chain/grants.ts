@@ -37,7 +37,9 @@ export async function findAllowance(db: Queryable, granter: string, grantee: str
   return found?.spendLimit ?? 0n;
 }
 
-/** Takes what a MsgExec sends from its granters and their grants, all or nothing. Returns the code of the transaction. */
+/**
+ * Takes what a MsgExec sends from its granters and their grants, all or nothing. Returns the code of the transaction.
+ */
 export async function spendGrants(
   tx: Connection,
   { sender, outputs, fee, at }: Pick<Transfer, 'sender' | 'outputs' | 'fee'> & { at: Date },

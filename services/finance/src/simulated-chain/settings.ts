@@ -10,7 +10,9 @@ export interface SimulatedChainSettings {
   memoBytesMax: number;
   /** The probability that an accepted transaction is lost before it reaches the mempool. */
   loss: number;
-  /** The probability, for each block, that a transaction that is due is dropped from the mempool instead of included. */
+  /**
+   * The probability, for each block, that a transaction that is due is dropped from the mempool instead of included.
+   */
   eviction: number;
   /** A transaction is included at most this many blocks late. */
   delayBlocks: number;

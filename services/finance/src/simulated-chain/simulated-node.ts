@@ -51,8 +51,8 @@ export async function openSimulatedNode(options: SimulatedNodeOptions): Promise<
 
 /**
  * A node of a chain that exists in finance's database only. It takes signed transactions and refuses what a node of the
- * Cosmos SDK refuses, and it may lose, delay and evict what it has accepted. Blocks are produced by the clock of Postgres when
- * the node is called, so that copies of the service share one chain and an idle one costs nothing.
+ * Cosmos SDK refuses, and it may lose, delay and evict what it has accepted. Blocks are produced by the clock of
+ * Postgres when the node is called, so that copies of the service share one chain and an idle one costs nothing.
  */
 export class SimulatedNode implements Chain {
   constructor(
@@ -130,7 +130,9 @@ export class SimulatedNode implements Chain {
     return hash;
   }
 
-  /** Stores what a granter lets a grantee send, as a MsgGrant with a SendAuthorization does; nothing: as a MsgRevoke. */
+  /**
+   * Stores what a granter lets a grantee send, as a MsgGrant with a SendAuthorization does; nothing: as a MsgRevoke.
+   */
   setGrant(tx: Connection, grant: SimulatedGrant | undefined, granter: string, grantee: string): Promise<void> {
     return setGrant(tx, grant, granter, grantee);
   }

@@ -11,9 +11,9 @@ export interface Measure {
  * One collection. Collections that had the same name one after the other are generations of it, distinguished by their
  * number in `data`. The cost of a deleted one is still owed.
  *
- * Its events come from two services. Those of one service arrive in order, but one service may be far ahead of the other,
- * and the final state must not depend on it. The events of `data` determine when the generation began and ended; so
- * measures of blobs are settled up to the time of the latest event of `data`, and wait in `pendingBlobs` beyond it.
+ * Its events come from two services. Those of one service arrive in order, but one service may be far ahead of the
+ * other, and the final state must not depend on it. The events of `data` determine when the generation began and ended;
+ * so measures of blobs are settled up to the time of the latest event of `data`, and wait in `pendingBlobs` beyond it.
  */
 export interface Generation {
   appId: string;
@@ -110,7 +110,9 @@ async function settled(before: Generation, prices: Prices): Promise<Generation> 
   return { ...before, accrued: units, accruedLater, blobs, pendingBlobs };
 }
 
-/** Settles the cost of a measure until a time, and keeps apart what of it belongs to later periods than the next one. */
+/**
+ * Settles the cost of a measure until a time, and keeps apart what of it belongs to later periods than the next one.
+ */
 async function accrue(
   generation: Generation,
   { accrued, accruedLater }: Accrued,
@@ -143,9 +145,9 @@ export const nextChargeAt = ({ beganAt, chargedPeriods }: Generation): Date | un
   beganAt ? endOfPeriod(beganAt, chargedPeriods + 1) : undefined;
 
 /**
- * What is owed at the end of the next period to be charged, in whole utia: all that it has cost until then, without what was
- * charged. The same whenever it is computed, unless events of the time before that end arrive in between; what those change
- * is part of the next charge, which may be lower for that.
+ * What is owed at the end of the next period to be charged, in whole utia: all that it has cost until then, without
+ * what was charged. The same whenever it is computed, unless events of the time before that end arrive in between; what
+ * those change is part of the next charge, which may be lower for that.
  */
 export async function owedForNextPeriod(generation: Generation, prices: Prices): Promise<bigint> {
   const end = nextChargeAt(generation);

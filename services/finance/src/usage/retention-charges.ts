@@ -59,10 +59,10 @@ interface Charge {
 }
 
 /**
- * Charges the periods that ended first, up to a batch of collections and one period of each, and returns how many it found.
- * What an application cannot pay stays owed and is a part of the next charge. A charge, its transfer and the number of
- * periods charged are one transaction, and collections that another process charges are skipped: so each period is charged
- * once, whatever is interrupted or runs twice. The account of the platform's fees must exist.
+ * Charges the periods that ended first, up to a batch of collections and one period of each, and returns how many it
+ * found. What an application cannot pay stays owed and is a part of the next charge. A charge, its transfer and the
+ * number of periods charged are one transaction, and collections that another process charges are skipped: so each
+ * period is charged once, whatever is interrupted or runs twice. The account of the platform's fees must exist.
  */
 export function chargeDuePeriods({ pool, pricesIn, now, log }: RetentionChargesOptions): Promise<number> {
   return retriedTransaction(pool, async (tx) => {
@@ -83,8 +83,8 @@ export function chargeDuePeriods({ pool, pricesIn, now, log }: RetentionChargesO
 }
 
 /**
- * Charges all that an application owes which is gone, before its next periods end: nothing accrues any more, and later events
- * about it are ignored. The wallet must be locked.
+ * Charges all that an application owes which is gone, before its next periods end: nothing accrues any more, and later
+ * events about it are ignored. The wallet must be locked.
  */
 export async function chargeDeletedApp(tx: Connection, appId: string, at: Date, log: Logger): Promise<void> {
   const found = await rows<GenerationRow>(
@@ -127,8 +127,8 @@ async function lockDue(tx: Connection, until: Date): Promise<Generation[]> {
 /** Transfers what the applications can pay to the platform, and returns how much of each charge that was. */
 async function collect(tx: Connection, charges: readonly Charge[], log: Logger): Promise<bigint[]> {
   const accounts = new Set(charges.map(({ generation }) => walletAccount(generation.appId)));
-  // Of a wallet without money there would be an entry of 0 for each collection and period. Money that arrives at this moment
-  // is for the next charge.
+  // Of a wallet without money there would be an entry of 0 for each collection and period. Money that arrives at this
+  // moment is for the next charge.
   const solvent = await rows<{ id: string }>(
     tx,
     sql`select id from account where id = any(${[...accounts]}) and credits_posted - debits_posted - debits_pending > 0`,

@@ -16,7 +16,9 @@ export interface CollectionCost {
   pricePerGibDay: bigint;
   /** The next 30 days at the present size and price, rounded half up; free days that are left cost nothing. */
   monthlyCost: bigint;
-  /** What is owed: the cost until now without what was charged, as far as it makes whole utia; the rest is carried on. */
+  /**
+   * What is owed: the cost until now without what was charged, as far as it makes whole utia; the rest is carried on.
+   */
   accrued: bigint;
   /** The end of the current period of 30 days since the first bytes came; of an empty one as if they came now. */
   nextChargeAt: Date;
@@ -29,9 +31,9 @@ interface Debt {
 }
 
 /**
- * What keeping an application's collections costs, by name: a line for each that exists, with what earlier ones of its name
- * owe, and for each name of deleted ones that owe something. Nothing is changed. `db` reads from one snapshot, or what becomes
- * settled meanwhile would count twice. Errors as those of `prices`.
+ * What keeping an application's collections costs, by name: a line for each that exists, with what earlier ones of its
+ * name owe, and for each name of deleted ones that owe something. Nothing is changed. `db` reads from one snapshot, or
+ * what becomes settled meanwhile would count twice. Errors as those of `prices`.
  */
 export async function listRetentionCosts(
   db: Queryable,

@@ -14,8 +14,8 @@ export const dayMs = 86_400_000;
 export const periodMs = 30 * dayMs;
 
 /**
- * Costs accrue in units of bytes x milliseconds x utia per GiB-day, which are integers and exact; this many are one utia.
- * They are divided only when displayed, so that small collections do not round to nothing.
+ * Costs accrue in units of bytes x milliseconds x utia per GiB-day, which are integers and exact; this many are one
+ * utia. They are divided only when displayed, so that small collections do not round to nothing.
  */
 export const unitsPerUtia = 2n ** 30n * BigInt(dayMs);
 

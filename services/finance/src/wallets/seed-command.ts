@@ -6,8 +6,8 @@ import { financeConfig } from '../config';
 const seedConfig = z.object({ KEY_FILE: financeConfig.shape.KEY_FILE.optional() });
 
 /**
- * The command `seed`: makes the file that KEY_FILE names, or without KEY_FILE prints a new seed. Throws a KeyFileError when
- * there is such a file.
+ * The command `seed`: makes the file that KEY_FILE names, or without KEY_FILE prints a new seed. Throws a KeyFileError
+ * when there is such a file.
  */
 export async function makeSeed(environment: Environment): Promise<void> {
   const { KEY_FILE: path } = readConfig(seedConfig, environment);

@@ -98,8 +98,8 @@ export function availableOf(amounts: { balance: bigint; pending: bigint; locked:
 }
 
 /**
- * The loser of a race changes nothing and leaves a number of the sequence unused. Any of the unique indexes may detect the
- * conflict, so the statement names none of them.
+ * The loser of a race changes nothing and leaves a number of the sequence unused. Any of the unique indexes may detect
+ * the conflict, so the statement names none of them.
  */
 async function makeWallet({ pool, keys, addressPrefix }: Wallets, appId: string): Promise<void> {
   const { index } = (await row<{ index: bigint }>(pool, sql`select nextval('wallet_index') as index`))!;

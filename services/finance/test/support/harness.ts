@@ -114,8 +114,8 @@ export interface TestFinance {
 }
 
 /**
- * The service as it runs in earnest, reached over gRPC. With `prices`, payments has published that a GiB costs 1,000 utia a
- * day after 30 free ones.
+ * The service as it runs in earnest, reached over gRPC. With `prices`, payments has published that a GiB costs 1,000
+ * utia a day after 30 free ones.
  */
 export async function startTestFinance(
   environment: Record<string, string> = {},

@@ -6,8 +6,8 @@ import { overloaded } from '../errors/problem';
 import type { ClientKeys, RequestMemory } from './client-budget';
 
 /**
- * Answers are written to the socket in pieces of this size, which shows how fast they are read. A smaller one is written
- * as a whole, and counts only if the socket does not accept it at once.
+ * Answers are written to the socket in pieces of this size, which shows how fast they are read. A smaller one is
+ * written as a whole, and counts only if the socket does not accept it at once.
  */
 const pieceBytes = 64 * 1024;
 
@@ -60,8 +60,8 @@ export class Answers {
   }
 
   /**
-   * Charges an answer before its head is written, until its response is closed. Undefined for a small one that the socket
-   * will probably accept at once; use `sendSmall` for it. Throws OVERLOADED when there is no memory.
+   * Charges an answer before its head is written, until its response is closed. Undefined for a small one that the
+   * socket will probably accept at once; use `sendSmall` for it. Throws OVERLOADED when there is no memory.
    */
   hold(
     request: IncomingMessage,

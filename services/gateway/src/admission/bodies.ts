@@ -20,8 +20,9 @@ export interface BodySettings {
 
 /**
  * Admits bodies of requests. The number of bodies that are arriving is bounded by application, by address and in total,
- * and each must arrive at a minimum rate. At the bound the body that has been idle longest is evicted, of the client with
- * the most bodies. The bytes of a body count against the memory of the process until its request has been processed.
+ * and each must arrive at a minimum rate. At the bound the body that has been idle longest is evicted, of the client
+ * with the most bodies. The bytes of a body count against the memory of the process until its request has been
+ * processed.
  */
 export class Bodies {
   private readonly places: ClientBudget;
@@ -46,8 +47,8 @@ export class Bodies {
   }
 
   /**
-   * Begins with a body of `announcedBytes`, undefined where that is not known. `refuse` is called at most once, when the
-   * body is evicted (OVERLOADED) or arrives too slowly (REQUEST_TIMEOUT). Throws OVERLOADED where there is no
+   * Begins with a body of `announcedBytes`, undefined where that is not known. `refuse` is called at most once, when
+   * the body is evicted (OVERLOADED) or arrives too slowly (REQUEST_TIMEOUT). Throws OVERLOADED where there is no
    * place.
    */
   begin(keys: ClientKeys, announcedBytes: number | undefined, refuse: (error: ServiceError) => void): IncomingBody {

@@ -4,7 +4,9 @@ import type { Socket } from 'node:net';
 /** Connections that were opened together do not end together: each lives up to so much of the age longer. */
 const jitter = 0.1;
 
-/** Ends connections of clients at an age, so that clients which keep theirs find copies of the service that were added. */
+/**
+ * Ends connections of clients at an age, so that clients which keep theirs find copies of the service that were added.
+ */
 export class ConnectionAges {
   /** In the time of performance.now(); -Infinity: the answer that ends the connection is under way. */
   private readonly endsAtMs = new WeakMap<Socket, number>();

@@ -9,9 +9,9 @@ const examinedMax = 256;
 type HttpSocket = Socket & { _httpMessage?: unknown };
 
 /**
- * Bounds the connections of a server, which would otherwise exhaust the file descriptors of the process. Beyond the limit
- * the oldest idle connection of the client with the most connections is closed; if that client has no idle one, `refuse`
- * is called with the new connection.
+ * Bounds the connections of a server, which would otherwise exhaust the file descriptors of the process. Beyond the
+ * limit the oldest idle connection of the client with the most connections is closed; if that client has no idle one,
+ * `refuse` is called with the new connection.
  */
 export class Connections {
   private readonly byClient = new Map<string, Set<HttpSocket>>();

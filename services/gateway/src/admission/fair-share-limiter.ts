@@ -50,7 +50,10 @@ export class FairShareLimiter {
     );
   }
 
-  /** A slot, or a promise of one. Each must be released. Rejects with OVERLOADED when the queue is full or the time is up. */
+  /**
+   * A slot, or a promise of one. Each must be released. Rejects with OVERLOADED when the queue is full or the time is
+   * up.
+   */
   acquire(appId: string): AppSlot | Promise<AppSlot> {
     this.activeApps.see(appId, this.now());
     return this.scheduler.acquire(appId);

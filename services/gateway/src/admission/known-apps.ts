@@ -12,8 +12,8 @@ const cacheSize = 10_000;
 const missingTtlMs = 500;
 
 /**
- * The applications that exist, as far as this process knows. A request about an app that is not known to exist waits for
- * a look-up. All such look-ups share a few slots, so invented names cost the apps that exist nothing.
+ * The applications that exist, as far as this process knows. A request about an app that is not known to exist waits
+ * for a look-up. All such look-ups share a few slots, so invented names cost the apps that exist nothing.
  */
 export class KnownApps {
   private readonly known = new LRUCache<string, true>({ max: cacheSize });
@@ -36,7 +36,8 @@ export class KnownApps {
    */
   find(appId: string, clientAddress: string, call: Call): Promise<void> {
     if (this.missing.has(appId)) return Promise.reject(appNotFound(appId));
-    // Shared by the requests of one address only: that of another may wait behind names that it invented, or be refused.
+    // Shared by the requests of one address only: that of another may wait behind names that it invented, or be
+    // refused.
     const key = `${clientAddress} ${appId}`;
     let lookup = this.lookups.get(key);
     if (!lookup) {

@@ -17,8 +17,8 @@ interface CountsPendingData {
 
 /**
  * Bounds how many pipelined requests of one connection are processed concurrently. One packet may hold a thousand
- * requests, whose answers all wait until the first one is read. Requests beyond the bound wait, and nothing more is read
- * from their connection meanwhile.
+ * requests, whose answers all wait until the first one is read. Requests beyond the bound wait, and nothing more is
+ * read from their connection meanwhile.
  */
 export class PipelinedRequests {
   private readonly pipelines = new WeakMap<Socket, Pipeline>();

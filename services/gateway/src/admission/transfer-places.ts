@@ -67,7 +67,9 @@ export class TransferPlaces {
     this.turns = new KeyedBudget({ total, perKey: { app: half, address: half } });
   }
 
-  /** `onEvict` is called when the place is needed by others and nothing has moved for a while. Rejects with OVERLOADED. */
+  /**
+   * `onEvict` is called when the place is needed by others and nothing has moved for a while. Rejects with OVERLOADED.
+   */
   async enter(keys: ClientKeys, onEvict: () => void): Promise<Place> {
     const place = new Place(this.places.open(keys, onEvict), () => this.admitWaiting());
     if (place.tryTake()) return place;

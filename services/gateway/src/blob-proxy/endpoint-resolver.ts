@@ -15,7 +15,9 @@ export interface Endpoint {
 
 /** After this time names are resolved again, in the background. */
 const refreshAfterMs = 2_000;
-/** After this time requests wait for it: copies that leave serve for some seconds longer than their names lead to them. */
+/**
+ * After this time requests wait for it: copies that leave serve for some seconds longer than their names lead to them.
+ */
 const staleAfterMs = 5_000;
 /** How long other endpoints are preferred to one that could not be reached. */
 const cooldownMs = 1_000;

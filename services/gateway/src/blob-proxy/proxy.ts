@@ -72,8 +72,8 @@ export class BlobProxy {
   }
 
   /**
-   * Forwards the body of `incoming` and resolves to the JSON of the answer. Throws the error of the service as soon as it
-   * refuses, even while the body is still arriving; the rest of it is then not read.
+   * Forwards the body of `incoming` and resolves to the JSON of the answer. Throws the error of the service as soon as
+   * it refuses, even while the body is still arriving; the rest of it is then not read.
    */
   async upload(incoming: IncomingMessage, grant: UploadGrant, call: Call, transfer: Upload): Promise<Buffer> {
     // The body is not read before an endpoint answers 100, so until then the request can be sent to another one.
@@ -159,8 +159,8 @@ export class BlobProxy {
   }
 
   /**
-   * Tries to begin a transfer with one endpoint after the other. `begin` must have had no effect when it fails to connect;
-   * a ServiceError, which it throws itself or an endpoint answered, is not retried.
+   * Tries to begin a transfer with one endpoint after the other. `begin` must have had no effect when it fails to
+   * connect; a ServiceError, which it throws itself or an endpoint answered, is not retried.
    */
   private async ask<T>(begin: (peer: Endpoint) => Promise<T>): Promise<T> {
     const peers = await this.peers.candidates();

@@ -7,8 +7,8 @@ import type { Clients } from './clients';
 const callTimeoutMs = 800;
 
 /**
- * Ready as soon as `data` has answered once, until the gateway stops. What happens to `data` later does not matter: then a
- * gateway answers 503 with Retry-After, which is better than a load balancer without any gateway.
+ * Ready as soon as `data` has answered once, until the gateway stops. What happens to `data` later does not matter:
+ * then a gateway answers 503 with Retry-After, which is better than a load balancer without any gateway.
  */
 export function readinessOf({ health }: Pick<Clients, 'health'>, isStopping: () => boolean): ReadinessCheck {
   let hasReachedData = false;

@@ -4,8 +4,8 @@ export interface Answer {
   body: Buffer | undefined;
   headers: Record<string, string>;
   /**
-   * True for an answer that holds a secret beside text of the request. It is never compressed: its size would reveal how
-   * much the two have in common (BREACH).
+   * True for an answer that holds a secret beside text of the request. It is never compressed: its size would reveal
+   * how much the two have in common (BREACH).
    */
   isSecret?: boolean;
 }

@@ -2,7 +2,9 @@
 declare module 'negotiator' {
   export default class Negotiator {
     constructor(request: { headers: Record<string, string> });
-    /** Those of `available` that the client accepts, the best first; between equals the order of `preferred` decides. */
+    /**
+     * Those of `available` that the client accepts, the best first; between equals the order of `preferred` decides.
+     */
     encodings(available: readonly string[], options: { preferred: readonly string[] }): string[];
   }
 }

@@ -19,7 +19,9 @@ export class StaticAnswer {
     this.plain = { status, body, headers: { ...headers, ETag: strongEtag(body) } };
   }
 
-  /** The answer in the encoding that the client prefers; plain if its compression fails, which the next request repeats. */
+  /**
+   * The answer in the encoding that the client prefers; plain if its compression fails, which the next request repeats.
+   */
   async for({ headers }: Pick<IncomingMessage, 'headers'>): Promise<Answer> {
     if (!this.compression.covers(this.plain)) return this.plain;
     const encoding = this.compression.encodingFor(headers['accept-encoding']);

@@ -2,8 +2,8 @@
 let waiting: Array<() => void> = [];
 
 /**
- * Resolves when the event loop has taken in what has arrived, for all callers of one turn at once. So answers that need no waiting are
- * written together: a receiver that sleeps is woken once for all of them, and not once for each.
+ * Resolves when the event loop has taken in what has arrived, for all callers of one turn at once. So answers that need
+ * no waiting are written together: a receiver that sleeps is woken once for all of them, and not once for each.
  */
 export function endOfTurn(): Promise<void> {
   return new Promise((resolve) => {

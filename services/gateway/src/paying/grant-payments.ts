@@ -25,9 +25,9 @@ interface Requirement {
 }
 
 /**
- * The payment by a grant, as an x402 payment on the chain of the wallets is written; undefined where none is taken there. The same
- * request with the same Idempotency-Key asks for the same deduction, so one without gets a key of its own: without it, a deduction
- * that takes longer than the request would pay for nothing.
+ * The payment by a grant, as an x402 payment on the chain of the wallets is written; undefined where none is taken
+ * there. The same request with the same Idempotency-Key asks for the same deduction, so one without gets a key of its
+ * own: without it, a deduction that takes longer than the request would pay for nothing.
  */
 export async function paymentByGrant(
   gateway: GatewayContext,

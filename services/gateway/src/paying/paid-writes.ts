@@ -34,8 +34,8 @@ export const idempotencyOfWrite = (
 
 /**
  * Does a write; if it costs something, once that is paid: by an agent key, a grant or an x402 payment. Keys with Admin
- * write without paying. It is tried without payment first, so that what costs nothing is written at once, and what would
- * be refused anyway costs nothing. Throws LENGTH_REQUIRED, what the write throws, and as `payForRead`.
+ * write without paying. It is tried without payment first, so that what costs nothing is written at once, and what
+ * would be refused anyway costs nothing. Throws LENGTH_REQUIRED, what the write throws, and as `payForRead`.
  */
 export async function payForWrite(
   gateway: GatewayContext,
@@ -73,7 +73,9 @@ export async function payForWrite(
   });
 }
 
-/** The answer of a write to a collection without prices, whose owner may have set some meanwhile: then it is sent again. */
+/**
+ * The answer of a write to a collection without prices, whose owner may have set some meanwhile: then it is sent again.
+ */
 async function answerOf(running: Promise<Outcome>): Promise<Answer> {
   const outcome = await running;
   if (!isAnswer(outcome)) throw unavailable('The collection has prices since a moment ago: repeat the request');
@@ -93,7 +95,8 @@ async function priceOf(
 ): Promise<Price | 'none' | 'free'> {
   const { clients } = gateway;
   const { caller, call } = request;
-  // The body of an upload can be read once only, so whether a key has paid for it before is asked first, with the price.
+  // The body of an upload can be read once only, so whether a key has paid for it before is asked first, with the
+  // price.
   const isRepeatable = body.length === 0 && means.agentKey !== undefined && idempotencyKey(request) !== '';
   const repeated = isRepeatable ? idempotency(request, Buffer.alloc(0)) : null;
   const asked = { appId: caller.appId, collection, body, sizeBytes: sizeBytes ?? '0', idempotency: repeated };

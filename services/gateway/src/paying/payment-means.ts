@@ -39,7 +39,9 @@ export function paymentMeansIn(incoming: Pick<IncomingMessage, 'headers' | 'head
   };
 }
 
-/** The payment that a request carries, or that by its grant; undefined where there is neither, or grants are not taken. */
+/**
+ * The payment that a request carries, or that by its grant; undefined where there is neither, or grants are not taken.
+ */
 export async function paymentWith(
   gateway: GatewayContext,
   priced: PricedRequest,
@@ -62,7 +64,9 @@ export async function agentOf(
   return agent;
 }
 
-/** Does what costs something once that is paid, or answers 402. Throws what it throws, UNAUTHENTICATED and FORBIDDEN. */
+/**
+ * Does what costs something once that is paid, or answers 402. Throws what it throws, UNAUTHENTICATED and FORBIDDEN.
+ */
 export async function payAndRun(
   gateway: GatewayContext,
   priced: PricedRequest<AppCaller>,
@@ -84,8 +88,9 @@ export async function payAndRun(
 const restOfUploadMs = 60_000;
 
 /**
- * The amount is held first, and moves once the operation is done. What changed nothing costs nothing. Where the outcome is not known, payments
- * finds it out by the ticket of the operation: it moves what is held, or sees to it that the operation is not done later.
+ * The amount is held first, and moves once the operation is done. What changed nothing costs nothing. Where the outcome
+ * is not known, payments finds it out by the ticket of the operation: it moves what is held, or sees to it that the
+ * operation is not done later.
  */
 async function payByKey(
   gateway: GatewayContext,
@@ -132,7 +137,10 @@ async function payByKey(
   }
 }
 
-/** Errors of what was looked at, and not done. Others may come after it was done, or from a repeated call whose first time did it. */
+/**
+ * Errors of what was looked at, and not done. Others may come after it was done, or from a repeated call whose first
+ * time did it.
+ */
 const refusals: ReadonlySet<string> = new Set(['INVALID_ARGUMENT', 'FAILED_PRECONDITION', 'ALREADY_EXISTS']);
 const isRefusal = (error: unknown): boolean => error instanceof ServiceError && refusals.has(error.code);
 

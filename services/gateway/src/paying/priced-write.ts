@@ -38,13 +38,17 @@ export interface PaidOperation {
   run: RunWrite;
   /** Whether it was done before, by another request, so that this one changed nothing; without it, never. */
   wasDone?: (answer: Answer) => boolean;
-  /** The result of trying it without payment: a refusal, or that only the payment is missing. Absent: it was not tried. */
+  /**
+   * The result of trying it without payment: a refusal, or that only the payment is missing. Absent: it was not tried.
+   */
   tried?: ServiceError | 'unpaid';
 }
 
 /** A write that may cost something. */
 export interface PricedWrite extends Pick<PaidOperation, 'run'> {
-  /** The parts of the request that its price depends on: of an upload the size alone, undefined where it does not say. */
+  /**
+   * The parts of the request that its price depends on: of an upload the size alone, undefined where it does not say.
+   */
   price: Pick<WritePricesRequest, 'collection' | 'body'> & { sizeBytes: string | undefined };
 }
 
@@ -55,7 +59,9 @@ export async function runPaid(run: RunWrite, terms: Omit<WriteTerms, 'isPaid'>):
   return outcome;
 }
 
-/** The outcome of an operation whose service refuses with an error what is not paid, as data of the release before does. */
+/**
+ * The outcome of an operation whose service refuses with an error what is not paid, as data of the release before does.
+ */
 export async function outcomeOf(answer: Promise<Outcome>): Promise<Outcome> {
   try {
     return await answer;

@@ -78,7 +78,10 @@ export function pendingRead(ticketId: string, payment: RequestPayment): ServiceE
   return new ServiceError('UNAVAILABLE', 'PAYMENT_PENDING', message, { details });
 }
 
-/** 202 with the ticket of a payment that is not settled yet. `then`: what happens once it is, beside an answer to the same request. */
+/**
+ * 202 with the ticket of a payment that is not settled yet. `then`: what happens once it is, beside an answer to the
+ * same request.
+ */
 export function pendingAnswer(ticketId: string, payment: RequestPayment, then?: string): Answer {
   const { by, details } = pendingTask(ticketId, payment);
   const promised = then === undefined ? '' : `${then}; `;
@@ -88,8 +91,8 @@ export function pendingAnswer(ticketId: string, payment: RequestPayment, then?: 
 }
 
 /**
- * What `settling` gives. Its request may be paid when it rejects: where the Idempotency-Key was generated, the error names it, and
- * with it the same request goes on and is not paid again.
+ * What `settling` gives. Its request may be paid when it rejects: where the Idempotency-Key was generated, the error
+ * names it, and with it the same request goes on and is not paid again.
  */
 export async function settled<T>({ isKeyGenerated, identifier }: RequestPayment, settling: Promise<T>): Promise<T> {
   try {

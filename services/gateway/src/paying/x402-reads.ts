@@ -22,8 +22,8 @@ import {
 export const keptBytesMax = 1_048_576;
 
 /**
- * Answers a read that an x402 payment pays for: the payment is checked, the page read, the payment settled, and the page answered. So
- * a read that fails costs nothing, and a payment that is refused shows nothing.
+ * Answers a read that an x402 payment pays for: the payment is checked, the page read, the payment settled, and the
+ * page answered. So a read that fails costs nothing, and a payment that is refused shows nothing.
  */
 export async function payByPayment(
   gateway: GatewayContext,

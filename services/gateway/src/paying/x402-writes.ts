@@ -19,9 +19,10 @@ import {
 } from './x402-answers';
 
 /**
- * Does a write that an x402 payment pays for: it is tried without payment first, so that one which would be refused anyway costs
- * nothing; the payment is settled, and the write done under its ticket, so that it is done once however often it is asked for. One
- * that is refused after all leaves the payment as it is: the same request with the same payment goes on.
+ * Does a write that an x402 payment pays for: it is tried without payment first, so that one which would be refused
+ * anyway costs nothing; the payment is settled, and the write done under its ticket, so that it is done once however
+ * often it is asked for. One that is refused after all leaves the payment as it is: the same request with the same
+ * payment goes on.
  */
 export async function payUpfront(
   gateway: GatewayContext,
@@ -71,8 +72,8 @@ interface Outcome {
 }
 
 /**
- * Settles the payment and does the write. Each step is repeatable. Money moves to a definite end, and what it pays for is done, also when
- * the client has gone.
+ * Settles the payment and does the write. Each step is repeatable. Money moves to a definite end, and what it pays for
+ * is done, also when the client has gone.
  */
 async function settleAndRun(
   gateway: GatewayContext,

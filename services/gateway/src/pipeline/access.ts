@@ -11,7 +11,10 @@ export type Access =
   | { kind: 'public' }
   /** Anyone; a valid key of the path's app with Read may read private data too, and the wallet of its owner. */
   | { kind: 'reader' }
-  /** A key with this permission, of the app in the path or, where the path names none, of any; or the wallet of its owner. */
+  /**
+   * A key with this permission, of the app in the path or, where the path names none, of any; or the wallet of its
+   * owner.
+   */
   | { kind: 'app'; permission: Permission; operator?: true }
   | { kind: 'operator' }
   /** The wallet of the address in the path, by signature, or the operator. */

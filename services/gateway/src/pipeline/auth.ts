@@ -24,9 +24,9 @@ export interface Credentials {
 const anonymous: Anonymous = { kind: 'anonymous' };
 
 /**
- * The caller of a request on a route with this access. Throws UNAUTHENTICATED for a missing or unknown key or an invalid
- * signature, FORBIDDEN for a key of another app (whether or not that app exists) or without the permission. A caller with a
- * signature is not known before `checkSignature`, where the request may have a body.
+ * The caller of a request on a route with this access. Throws UNAUTHENTICATED for a missing or unknown key or an
+ * invalid signature, FORBIDDEN for a key of another app (whether or not that app exists) or without the permission. A
+ * caller with a signature is not known before `checkSignature`, where the request may have a body.
  */
 export function authenticate(
   gateway: Pick<GatewayContext, 'operatorKeyHash' | 'keys' | 'owners'>,
@@ -78,8 +78,8 @@ function walletOf({ request, path, route }: Credentials): Wallet {
 const ownerPermissions: ReadonlySet<string> = new Set(['Admin', 'Read', 'Write']);
 
 /**
- * The owner of the app that the path names, or X-App-Id. One who is not the owner learns nothing, not even whether the app exists;
- * where anybody may read, other wallets are anybody.
+ * The owner of the app that the path names, or X-App-Id. One who is not the owner learns nothing, not even whether the
+ * app exists; where anybody may read, other wallets are anybody.
  */
 async function ownerOf(
   { owners }: Pick<GatewayContext, 'owners'>,

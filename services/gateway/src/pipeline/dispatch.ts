@@ -23,8 +23,8 @@ export function expressPath(path: string): string {
 }
 
 /**
- * Adds all routes of the table to an application: a router of their own would cost each request a second walk. Each path
- * answers OPTIONS, and 405 for the methods that it does not have.
+ * Adds all routes of the table to an application: a router of their own would cost each request a second walk. Each
+ * path answers OPTIONS, and 405 for the methods that it does not have.
  */
 export function addRoutes(app: IRouter, gateway: GatewayContext, routes: readonly Route[]): void {
   for (const { paths, byMethod } of routesByPath(routes).values()) app.all(paths, dispatcher(gateway, byMethod));

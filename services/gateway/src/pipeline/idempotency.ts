@@ -35,15 +35,17 @@ export const replayedHeader = (isReplayed: boolean): Record<string, string> =>
 /** Who repeats a request. */
 type Repeater = AppCaller | Operator | Wallet;
 
-/** Who sends a key: the named key of an app, whose secret and id change when it is made anew, the operator, or a wallet. */
+/**
+ * Who sends a key: the named key of an app, whose secret and id change when it is made anew, the operator, or a wallet.
+ */
 export function callerName(caller: Repeater): string {
   if (caller.kind === 'app') return `app/${caller.appNumber}/${caller.keyName}`;
   return caller.kind === 'wallet' ? `wallet/${caller.address}` : 'operator';
 }
 
 /**
- * Who repeats what: the same caller, method, path and key with another content is refused by the service. A content that
- * is a function is made only where there is a key.
+ * Who repeats what: the same caller, method, path and key with another content is refused by the service. A content
+ * that is a function is made only where there is a key.
  */
 export function idempotency(
   request: RouteRequest<string, AppCaller | Operator>,
@@ -53,8 +55,8 @@ export function idempotency(
 }
 
 /**
- * The same of what a payment pays for: its ticket is the key, which no header can have for the space in it. It is done once,
- * whichever key of the application asks for it.
+ * The same of what a payment pays for: its ticket is the key, which no header can have for the space in it. It is done
+ * once, whichever key of the application asks for it.
  */
 export function paidIdempotency(
   request: RouteRequest<string, AppCaller>,

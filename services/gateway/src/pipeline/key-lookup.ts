@@ -15,8 +15,8 @@ const keyLengthMax = 200;
 
 /**
  * Looks up keys in the data service and caches the results for a moment; concurrent look-ups of a key are one. Only
- * hashes of keys are kept and sent. Keys that were not seen before are looked up by `unknownLookups`, a few at a time, and
- * have a cache of their own, so a flood of invented keys neither delays nor evicts keys that exist.
+ * hashes of keys are kept and sent. Keys that were not seen before are looked up by `unknownLookups`, a few at a time,
+ * and have a cache of their own, so a flood of invented keys neither delays nor evicts keys that exist.
  */
 export class KeyLookup {
   /** Hashes of keys that existed when they were last looked up. */
@@ -36,8 +36,8 @@ export class KeyLookup {
   }
 
   /**
-   * The caller of a key, undefined for one that does not exist (any more). Rejects with OVERLOADED when too many keys are
-   * looked up that were not seen before.
+   * The caller of a key, undefined for one that does not exist (any more). Rejects with OVERLOADED when too many keys
+   * are looked up that were not seen before.
    */
   find(key: string, call: Call, clientAddress: string): Promise<AppCaller | undefined> {
     if (!key.startsWith('app_') || key.length > keyLengthMax) return Promise.resolve(undefined);

@@ -8,8 +8,8 @@ import type { GatewayContext } from './gateway-context';
 import { requestContextOf } from './request-context';
 
 /**
- * Sends status and headers, with those of every answer. Node processes a flat list fastest; headers that were set on the
- * response before remain, unless the list replaces them.
+ * Sends status and headers, with those of every answer. Node processes a flat list fastest; headers that were set on
+ * the response before remain, unless the list replaces them.
  */
 export function writeHead(response: Response, status: number, headers: Record<string, string>): void {
   const list = [...requestContextOf(response).headers];
@@ -24,8 +24,8 @@ export function setCommonHeaders(response: Response): void {
 }
 
 /**
- * Sends an answer, compressed if the client accepts that, or 304 if the client has it already. Throws OVERLOADED when an
- * answer that the client may not take at once does not fit the memory.
+ * Sends an answer, compressed if the client accepts that, or 304 if the client has it already. Throws OVERLOADED when
+ * an answer that the client may not take at once does not fit the memory.
  */
 export function sendAnswer(
   request: Request,

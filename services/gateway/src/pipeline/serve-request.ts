@@ -20,9 +20,9 @@ import type { Query, Route } from './route';
 import { sendAnswer, setCommonHeaders } from './send-answer';
 
 /**
- * Serves one request: (1) authentication, before anything else in the request is read; (2) path and query string; (3) the
- * app exists; (4) the body, read as a whole; (5) a slot of the process and one of the app's fair share; (6) the handler;
- * (7) the answer.
+ * Serves one request: (1) authentication, before anything else in the request is read; (2) path and query string; (3)
+ * the app exists; (4) the body, read as a whole; (5) a slot of the process and one of the app's fair share; (6) the
+ * handler; (7) the answer.
  */
 export async function serveRequest(
   gateway: GatewayContext,
@@ -110,8 +110,8 @@ function senderOf(caller: Caller, incoming: Request, { appId }: RequestContext, 
 }
 
 /**
- * Uses the signature of a request that changes something: it does so once, whichever gateway it comes to. Undefined where there is
- * none. Rejects with SIGNATURE_USED.
+ * Uses the signature of a request that changes something: it does so once, whichever gateway it comes to. Undefined
+ * where there is none. Rejects with SIGNATURE_USED.
  */
 function useSignature(
   { clients }: GatewayContext,
@@ -145,8 +145,8 @@ function newCallOf({ config }: GatewayContext, { requestId, cancellation, span }
 }
 
 /**
- * A look-up of an app that is not known to exist; undefined if none is needed. Requests about apps that do not exist are
- * refused before their bodies are read. Rejects with APP_NOT_FOUND or OVERLOADED.
+ * A look-up of an app that is not known to exist; undefined if none is needed. Requests about apps that do not exist
+ * are refused before their bodies are read. Rejects with APP_NOT_FOUND or OVERLOADED.
  */
 function checkAppExists(
   { apps, config }: GatewayContext,

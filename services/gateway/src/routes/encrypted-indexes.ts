@@ -38,8 +38,9 @@ const requestHashOf = ({ collection, fieldName }: IndexedField): Buffer =>
     .digest();
 
 /**
- * Creates an encrypted index once its price is paid, to the platform alone: by an agent key, a grant, or an x402 payment for a quote
- * of this field or of any. One that exists is answered without payment. Throws what `run` throws, and as `payForRead`.
+ * Creates an encrypted index once its price is paid, to the platform alone: by an agent key, a grant, or an x402
+ * payment for a quote of this field or of any. One that exists is answered without payment. Throws what `run` throws,
+ * and as `payForRead`.
  */
 export async function payForIndex(
   gateway: GatewayContext,

@@ -51,8 +51,8 @@ export interface ReservedSpend {
   /** The same request has paid before, and a read was answered so: nothing is reserved. */
   paidBefore?: { answer: Buffer | undefined };
   /**
-   * Resolves when it is paid. The answer to a read that may be repeated is kept for that. Rejects with PAYMENT_REFUSED, or
-   * UNAVAILABLE where the outcome is unknown.
+   * Resolves when it is paid. The answer to a read that may be repeated is kept for that. Rejects with PAYMENT_REFUSED,
+   * or UNAVAILABLE where the outcome is unknown.
    */
   complete(answer?: Buffer): Promise<void>;
   /** Resolves when nothing of it is held back any more. */
@@ -69,8 +69,8 @@ export const isPaymentRefused = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.reason === 'PAYMENT_REFUSED';
 
 /**
- * What agent keys pay. Payments of one key to one application that come at the same time share a reservation: one movement
- * of money in place of many. One that is not ready soon after the others is reserved again by itself.
+ * What agent keys pay. Payments of one key to one application that come at the same time share a reservation: one
+ * movement of money in place of many. One that is not ready soon after the others is reserved again by itself.
  */
 export class AgentSpending {
   private readonly flows = new Map<string, { batcher: Batcher<Spend, ReservedSpend>; users: number }>();
@@ -198,7 +198,9 @@ function requestOf(spends: readonly Spend[]): ReserveSpendRequest {
   });
 }
 
-/** A reservation of several payments. It ends once: with those that are completed until then; what is left is released. */
+/**
+ * A reservation of several payments. It ends once: with those that are completed until then; what is left is released.
+ */
 class SharedReservation {
   private readonly completed: string[] = [];
   private linger: NodeJS.Timeout | undefined;

@@ -39,8 +39,8 @@ export class PaymentNetworks {
   }
 
   /**
-   * The CAIP-2 names of networks that a body names as either version of x402 does, each once. Throws VALIDATION_FAILED, with those
-   * that are offered, for one that is not.
+   * The CAIP-2 names of networks that a body names as either version of x402 does, each once. Throws VALIDATION_FAILED,
+   * with those that are offered, for one that is not.
    */
   async parse(names: readonly string[], call: Call): Promise<string[]> {
     const { networks } = await this.clients.payments.listPaymentNetworks({}, call);

@@ -10,8 +10,9 @@ const triedMs = 600_000;
 const retries = { firstMs: 200, maxMs: 5_000 };
 
 /**
- * Writes whose payments are still being settled when their requests are answered: they are done by this process once that is so. What it
- * does not get to, because it ends or because there are too many, is done when the same request comes again.
+ * Writes whose payments are still being settled when their requests are answered: they are done by this process once
+ * that is so. What it does not get to, because it ends or because there are too many, is done when the same request
+ * comes again.
  */
 export class PendingWrites {
   private readonly running = new Set<string>();
@@ -20,8 +21,8 @@ export class PendingWrites {
   constructor(private readonly log: Logger) {}
 
   /**
-   * `attempt` is repeated until it resolves to true, or fails with an error that will come again. One runs for each ticket. False: there are
-   * too many, and nothing is done.
+   * `attempt` is repeated until it resolves to true, or fails with an error that will come again. One runs for each
+   * ticket. False: there are too many, and nothing is done.
    */
   add(ticketId: string, attempt: () => Promise<boolean>): boolean {
     if (this.running.has(ticketId)) return true;

@@ -81,7 +81,10 @@ export const indexDefinition = publishedAs(
 
 type Definition = z.output<typeof indexDefinition>;
 
-/** The name, field and type of a definition, also by the names that an older client has for them. Throws VALIDATION_FAILED. */
+/**
+ * The name, field and type of a definition, also by the names that an older client has for them. Throws
+ * VALIDATION_FAILED.
+ */
 export function namedDefinition(body: Definition): { name: string; fieldName: string; indexType: string } {
   const fieldName = body.field_name ?? body.field ?? '';
   const indexType = body.index_type ?? body.type;

@@ -30,8 +30,8 @@ export interface EmbeddedPostgres {
 
 /**
  * Starts a durable Postgres 18 on `<dataDir>/postgres`, or takes over one that a killed Node has left there. It listens
- * on 127.0.0.1 only. A postmaster that dies is replaced on the same port; when that fails, `onFailure` is called once, and
- * only `stop` remains to be called.
+ * on 127.0.0.1 only. A postmaster that dies is replaced on the same port; when that fails, `onFailure` is called once,
+ * and only `stop` remains to be called.
  * @throws AlreadyRunningError when another Granary runs on this directory
  */
 export async function startPostgres(options: {

@@ -13,8 +13,8 @@ const packages = [
 ];
 
 /**
- * Modules with the definitions of the resources that the charts make: kubeconform's own schemas would have to be downloaded
- * by each run.
+ * Modules with the definitions of the resources that the charts make: kubeconform's own schemas would have to be
+ * downloaded by each run.
  */
 const definitions: Record<string, readonly string[]> = {
   'k8s.io/kubernetes@v1.36.3': ['api/openapi-spec/swagger.json'],
@@ -68,8 +68,8 @@ export function areChartToolsInstalled(): Promise<boolean> {
 }
 
 /**
- * The folder with `helm`, `kubeconform`, `kube-score`, `helm-docs`, `helm-unittest`, `tilt-check` and the definitions of
- * resources, installed if it is missing.
+ * The folder with `helm`, `kubeconform`, `kube-score`, `helm-docs`, `helm-unittest`, `tilt-check` and the definitions
+ * of resources, installed if it is missing.
  */
 export function prepareChartTools(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
   return installGoPrograms(programs(), say, signal);

@@ -15,10 +15,10 @@ export type StackPart = 'kafka' | 'minio';
 export type MissingParts = Partial<Record<StackPart | 'python' | 'nginx' | 'helm' | 'release', string>>;
 
 /**
- * Installs Kafka, MinIO, nginx, the Python tools, those for charts and the release before into the cache, with `cluster`
- * also what a Kubernetes is made of, and returns the parts that cannot be installed because something of the machine is
- * missing. What waits for the network goes beside what compiles; Go uses all cores by itself, so its builds follow each
- * other.
+ * Installs Kafka, MinIO, nginx, the Python tools, those for charts and the release before into the cache, with
+ * `cluster` also what a Kubernetes is made of, and returns the parts that cannot be installed because something of the
+ * machine is missing. What waits for the network goes beside what compiles; Go uses all cores by itself, so its builds
+ * follow each other.
  */
 export async function installParts(
   say: (line: string) => void,

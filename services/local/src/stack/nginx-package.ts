@@ -9,8 +9,9 @@ const programIn = (folder: string): string => path.join(folder, 'usr/sbin/nginx'
 const needed = 'The proxy of docs/server.md is tested with nginx';
 
 /**
- * Unpacks Debian's package of nginx into the cache, and returns its program. Nothing of the machine changes: an installed
- * package would start a server on port 80. Throws a MissingToolError where apt-get or its lists of packages are missing.
+ * Unpacks Debian's package of nginx into the cache, and returns its program. Nothing of the machine changes: an
+ * installed package would start a server on port 80. Throws a MissingToolError where apt-get or its lists of packages
+ * are missing.
  */
 export async function prepareNginx(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
   const installed = await findNginx();
@@ -28,7 +29,10 @@ export async function prepareNginx(say: (line: string) => void, signal?: AbortSi
   return programIn(folder);
 }
 
-/** The program of the machine or of the cache; undefined where neither has it. Throws a MissingToolError without apt-get. */
+/**
+ * The program of the machine or of the cache; undefined where neither has it. Throws a MissingToolError without
+ * apt-get.
+ */
 export async function findNginx(): Promise<string | undefined> {
   const ofMachine = await findCommand('nginx');
   if (ofMachine !== undefined) return ofMachine;

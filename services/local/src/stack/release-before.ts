@@ -36,8 +36,8 @@ export async function findReleaseBefore(): Promise<void> {
 }
 
 /**
- * Builds the release before into the cache if it is missing, and returns the folder with its sources and builds. Throws a
- * MissingToolError if its sources are missing.
+ * Builds the release before into the cache if it is missing, and returns the folder with its sources and builds. Throws
+ * a MissingToolError if its sources are missing.
  */
 export async function prepareReleaseBefore(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
   const install = async (staging: string): Promise<void> => {

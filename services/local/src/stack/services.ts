@@ -23,7 +23,10 @@ export const stopGraceMs = 32_000;
 /** The settings of the services: all addresses, and the folder for what is stored outside the databases. */
 export interface ServicesSettings {
   databaseUrls: Record<DatabaseService, string>;
-  /** Contains skills documents, the seeds of the wallets and of encrypted fields, and, without an object store, the objects. */
+  /**
+   * Contains skills documents, the seeds of the wallets and of encrypted fields, and, without an object store, the
+   * objects.
+   */
   directory: string;
   host: string;
   /** Port of the gateway. */

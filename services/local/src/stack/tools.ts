@@ -40,7 +40,10 @@ export async function findMaven(env: NodeJS.ProcessEnv = process.env): Promise<v
   await ask('mvn', ['--version'], env, `Maven is missing: ${mavenNeeded}.`);
 }
 
-/** Checks for a Go that can fetch the toolchains that modules require. Throws a MissingToolError with what it is `needed` for. */
+/**
+ * Checks for a Go that can fetch the toolchains that modules require. Throws a MissingToolError with what it is
+ * `needed` for.
+ */
 export async function findGo(needed: string, env: NodeJS.ProcessEnv = process.env): Promise<void> {
   const { stdout } = await ask('go', ['version'], env, `Go is missing: ${needed}.`);
   const [, major, minor] = /go(\d+)\.(\d+)/.exec(stdout) ?? [];

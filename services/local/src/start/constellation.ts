@@ -34,7 +34,9 @@ export interface ConstellationOptions {
   /** 0 for any free port. */
   port: number;
   operatorKey: string;
-  /** From which the services derive those with which they sign their calls; between gateway and blobs they always do. */
+  /**
+   * From which the services derive those with which they sign their calls; between gateway and blobs they always do.
+   */
   internalSecret: string;
   /** `direct`: callers call handlers. `wire`: over gRPC on loopback, as between processes. */
   transport: 'direct' | 'wire';

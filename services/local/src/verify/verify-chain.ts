@@ -20,8 +20,8 @@ export interface KnownLink {
 }
 
 /**
- * Recomputes the chain from its contents, in constant memory. Throws BrokenChainError for the first height that does not
- * fit, FormError for what is no commit.
+ * Recomputes the chain from its contents, in constant memory. Throws BrokenChainError for the first height that does
+ * not fit, FormError for what is no commit.
  */
 export async function verifyChain(source: ChainSource, known: KnownLink | undefined, say: Say): Promise<VerifiedChain> {
   const head = BigInt(source.head.height);

@@ -28,7 +28,10 @@ export interface NodePoolOptions {
   lagMaxBlocks: bigint;
 }
 
-/** The nodes of one network. A node that fails is asked after the others for a while; one that is not of the network, never. */
+/**
+ * The nodes of one network. A node that fails is asked after the others for a while; one that is not of the network,
+ * never.
+ */
 export class NodePool<B extends Block, N extends NetworkNode<B>> {
   private readonly cooldowns = new Cooldowns(cooldownMs);
   private readonly problemOf = new Map<N, string>();
@@ -56,8 +59,8 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   }
 
   /**
-   * What `work` finds with one node and its latest block; all that it asks comes from that node. When it throws, the next node is
-   * asked, and after the last one UNAVAILABLE is thrown.
+   * What `work` finds with one node and its latest block; all that it asks comes from that node. When it throws, the
+   * next node is asked, and after the last one UNAVAILABLE is thrown.
    *
    * @param maxAgeMs How long ago the node may have named its latest block, so that many who ask share the answer.
    */

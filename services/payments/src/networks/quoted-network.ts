@@ -36,8 +36,8 @@ export interface QuotedNetwork {
   /** Nothing on the chain names the quote of a payment, so that only its payer knows it. */
   readonly keepsQuotesSecret?: true;
   /**
-   * Verifies a payment whose transaction the payer has sent himself, by looking for it. Absent where payments cannot name one. Throws
-   * a Refusal or PAYMENT_REFUSED.
+   * Verifies a payment whose transaction the payer has sent himself, by looking for it. Absent where payments cannot
+   * name one. Throws a Refusal or PAYMENT_REFUSED.
    */
   verifySent?(payment: ExactPayment, quote: PaidQuote): Promise<VerifiedPayment>;
   /**
@@ -46,6 +46,8 @@ export interface QuotedNetwork {
    * Absent where nothing can be asked.
    */
   findProblem?(payment: UnsentPayment): Promise<PaymentProblem | undefined>;
-  /** Verifies a payment that names the key of a grant. Absent where there are none. Throws a Refusal or PAYMENT_REFUSED. */
+  /**
+   * Verifies a payment that names the key of a grant. Absent where there are none. Throws a Refusal or PAYMENT_REFUSED.
+   */
   verifyKey?(payment: ExactPayment, quote: PaidQuote): Promise<VerifiedPayment>;
 }

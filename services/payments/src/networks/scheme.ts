@@ -83,7 +83,10 @@ export interface Scheme<Settings extends z.ZodRawShape = z.ZodRawShape> {
   feeAccount?(keyFile: string): Promise<string>;
   /** Units for 1 TIA of tokens that are taken with an address on their network, by CAIP-2 network and address. */
   readonly fixedRates?: ReadonlyMap<string, bigint>;
-  /** Why payments to these addresses of X402_PAY_TO are not settled with the wallets on a chain, as `cosmos:` and its id. */
+  /**
+   * Why payments to these addresses of X402_PAY_TO are not settled with the wallets on a chain, as `cosmos:` and its
+   * id.
+   */
   problemWithWallets?(addresses: readonly PaymentAddress[], chain: string): string | undefined;
   /** Opens its networks. Throws a StartError or a ConfigError for a configuration with which they cannot be used. */
   open(config: z.infer<z.ZodObject<Settings>> & CommonSettings, context: SchemeContext): Promise<OpenScheme>;
@@ -97,7 +100,9 @@ export interface OpenScheme {
   readonly checks?: Readonly<Record<string, Check>>;
   /** The ways to pay, in the order in which they are offered, as far as they are known yet. */
   methods(): readonly PaymentMethod[];
-  /** Opens the chain of the wallets, which finance has named. Absent: no payments are taken on it. Called at most once. */
+  /**
+   * Opens the chain of the wallets, which finance has named. Absent: no payments are taken on it. Called at most once.
+   */
   openWalletChain?: ((chain: ChainDescription) => SettlementNetwork) | undefined;
   stop?(): Promise<void>;
 }

@@ -17,8 +17,8 @@ export interface WalletChainOptions {
 }
 
 /**
- * Asks finance which chain the wallets are on, until it answers: it starts after this service. The answer never changes. Until
- * then no payments on that chain are taken.
+ * Asks finance which chain the wallets are on, until it answers: it starts after this service. The answer never
+ * changes. Until then no payments on that chain are taken.
  */
 export function findWalletChain({ chain, log, onKnown }: WalletChainOptions): { stop(): Promise<void> } {
   const stopping = new Cancellation();

@@ -23,9 +23,9 @@ export interface Offer {
 }
 
 /**
- * What a payment must meet, as JSON of the version of x402. The same offer always gives the same text, so that a requirement which
- * comes back can be compared with it. Only `extra` depends on the request, and is the same in both versions: who writes both passes
- * what `extraText` gives.
+ * What a payment must meet, as JSON of the version of x402. The same offer always gives the same text, so that a
+ * requirement which comes back can be compared with it. Only `extra` depends on the request, and is the same in both
+ * versions: who writes both passes what `extraText` gives.
  */
 export function requirementText(version: 1 | 2, offer: Offer, extra = extraText(offer)): string {
   const { before, between } = requirementParts(offer.method)[version];
@@ -55,7 +55,9 @@ interface RequirementParts {
   extra: string;
 }
 
-/** Requirements are written from the texts of their method: an answer 402 has several, and strangers may ask for many. */
+/**
+ * Requirements are written from the texts of their method: an answer 402 has several, and strangers may ask for many.
+ */
 const partsByMethod = new WeakMap<PaymentMethod, RequirementParts>();
 
 function requirementParts(method: PaymentMethod): RequirementParts {

@@ -20,7 +20,10 @@ export interface OfferSettings {
   /** Whether all of them are known; without it they are. */
   areKnown?: () => boolean;
   rates: Rates;
-  /** The least that a payment on a network is for, in utia: this service pays its fees. Without it, nothing is too little. */
+  /**
+   * The least that a payment on a network is for, in utia: this service pays its fees. Without it, nothing is too
+   * little.
+   */
   minUtia?: (network: string) => bigint;
   /** Those on which payments are settled here, by their CAIP-2 names. */
   networks: ReadonlyMap<string, QuotedNetwork>;
@@ -34,8 +37,8 @@ const headerBytesMax = 6_000;
 const textLengthMax = 500;
 
 /**
- * How a request may be paid for: on networks on which payments are settled here, and not closed at the moment; for a grant also on those that
- * are, or that its application does not take. Stores nothing.
+ * How a request may be paid for: on networks on which payments are settled here, and not closed at the moment; for a
+ * grant also on those that are, or that its application does not take. Stores nothing.
  */
 export async function offerRead(settings: OfferSettings, request: OfferReadRequest): Promise<PaymentOffer> {
   const { isForGrant } = request;
@@ -62,7 +65,10 @@ export async function offerRead(settings: OfferSettings, request: OfferReadReque
 /** The least that a payment on a network is for, in utia. */
 export const minimumOf = ({ minUtia }: OfferSettings, network: string): bigint => minUtia?.(network) ?? 0n;
 
-/** From which price on the networks take payments that its application takes; undefined where the purchase costs enough for each. */
+/**
+ * From which price on the networks take payments that its application takes; undefined where the purchase costs enough
+ * for each.
+ */
 export function tooLittleFor(settings: OfferSettings, { amountUtia, networks }: Purchase): string | undefined {
   const taken = settings.methods().filter(({ network }) => !networks || networks.names.includes(network));
   const minimums = new Map(taken.map(({ network }) => [network, minimumOf(settings, network)]));
@@ -72,7 +78,10 @@ export function tooLittleFor(settings: OfferSettings, { amountUtia, networks }: 
   return `Payments are taken ${parts.join(', ')}`;
 }
 
-/** New quotes for what a purchase costs now, by each method whose asset has a rate, on the networks that take so little and that its application takes. */
+/**
+ * New quotes for what a purchase costs now, by each method whose asset has a rate, on the networks that take so little
+ * and that its application takes.
+ */
 export async function offersFor(settings: OfferSettings, purchase: Purchase): Promise<Offer[]> {
   const terms = {
     expiresAtSeconds: Math.floor(settings.now().getTime() / 1_000) + validSeconds,
@@ -132,8 +141,9 @@ const bindingOf = (
 ) => ({ appId, requestHash, network, asset, payTo, rateRevision: rate?.revision ?? 0 });
 
 /**
- * The header of version 2 with requirements, as long as clients take it. What does not fit is left out: first the query string of the
- * URL, then its path and the end of the texts where these are long, then requirements, from the last one on.
+ * The header of version 2 with requirements, as long as clients take it. What does not fit is left out: first the query
+ * string of the URL, then its path and the end of the texts where these are long, then requirements, from the last one
+ * on.
  */
 function headerOf(request: OfferReadRequest, requirements: readonly string[]): string {
   return Buffer.from(fittingJson(request, requirements)).toString('base64');

@@ -34,8 +34,8 @@ export const readPayment = (paymentJson: Buffer): JsonObject =>
 export const fingerprintOf = (paymentJson: Buffer): Buffer => createHash('sha256').update(paymentJson).digest();
 
 /**
- * Verifies a payment against the requirement of its quote, as it was issued; one of version 1 that names no quote, against what the
- * request costs now. Rejects with PAYMENT_REFUSED.
+ * Verifies a payment against the requirement of its quote, as it was issued; one of version 1 that names no quote,
+ * against what the request costs now. Rejects with PAYMENT_REFUSED.
  */
 export async function verifyPresented(
   settings: PresentedSettings,
@@ -111,12 +111,18 @@ async function candidates(
   return [offer];
 }
 
-/** What no offer is found for may be for a network that is not known yet: that is no reason to refuse it. Throws UNAVAILABLE. */
+/**
+ * What no offer is found for may be for a network that is not known yet: that is no reason to refuse it. Throws
+ * UNAVAILABLE.
+ */
 function assertNetworksKnown({ areKnown }: OfferSettings): void {
   if (areKnown?.() === false) throw unavailable('The chain of the wallets is not known yet: the service is starting');
 }
 
-/** Whether the payer has sent the money by himself. Where the network does not look for that, the name of a transaction says nothing. */
+/**
+ * Whether the payer has sent the money by himself. Where the network does not look for that, the name of a transaction
+ * says nothing.
+ */
 const isSentOn = (network: QuotedNetwork | undefined, payment: JsonObject): boolean =>
   network?.verifySent !== undefined && namesTransaction(payment);
 

@@ -29,8 +29,8 @@ const macAt = shareAt + lengths.share + lengths.random;
 const length = macAt + lengths.mac;
 
 /**
- * The id of a quote, 51 characters of base64url: its terms, a random part, and a MAC over both and the binding. So a quote
- * that nobody pays needs no memory of it.
+ * The id of a quote, 51 characters of base64url: its terms, a random part, and a MAC over both and the binding. So a
+ * quote that nobody pays needs no memory of it.
  */
 export function makeQuoteId(
   key: Buffer,

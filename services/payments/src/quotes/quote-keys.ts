@@ -10,7 +10,9 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 const cachedMs = 5_000;
 /** From when on a new key makes quotes: all processes know it by then. */
 const leadMs = 60_000;
-/** How long a key makes quotes, and how long after that its quotes are read: longer than one can be paid and presented. */
+/**
+ * How long a key makes quotes, and how long after that its quotes are read: longer than one can be paid and presented.
+ */
 const madeWithMs = 30 * 86_400_000;
 const readMs = 2 * 86_400_000;
 const rotateEveryMs = 3_600_000;

@@ -48,7 +48,8 @@ export function storedRates(pool: Pool, validSeconds: number): Rates {
   const load = cachedFor(cachedMs, () =>
     rows<Rate>(
       pool,
-      // A rate counts until its last quote has expired, the time included for which another copy did not know of the next one.
+      // A rate counts until its last quote has expired, the time included for which another copy did not know of the
+      // next one.
       sql`select revision::float8 as revision, asset, units_per_tia::text as "unitsPerTia" from (
             select *, lead(valid_from) over (partition by asset order by revision) as replaced_at from rate) all_rates
           where replaced_at is null

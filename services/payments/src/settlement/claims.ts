@@ -17,7 +17,10 @@ import {
   type TakenClaim,
 } from './claim';
 
-/** Payments of one payer that are under way on a network at a time: whose balance covers one may sign any number of them. */
+/**
+ * Payments of one payer that are under way on a network at a time: whose balance covers one may sign any number of
+ * them.
+ */
 const underWayMax = 100;
 
 /** How long a process has a claim to itself, unless it renews that; two that work on one do no harm. */
@@ -159,7 +162,9 @@ export class Claims {
     );
   }
 
-  /** Signs the transaction and stores it before it is sent, both or neither. Undefined: another process owns the claim. */
+  /**
+   * Signs the transaction and stores it before it is sent, both or neither. Undefined: another process owns the claim.
+   */
   prepare(
     id: string,
     sign: (tx: Connection) => Promise<SettlementTransaction>,
@@ -263,8 +268,8 @@ export class Claims {
   }
 
   /**
-   * Deletes claims whose payments could not be settled any more for a day, of settled ones a day after that: one that was settled late can
-   * still be presented. Returns how many.
+   * Deletes claims whose payments could not be settled any more for a day, of settled ones a day after that: one that
+   * was settled late can still be presented. Returns how many.
    */
   forget(limit: number): Promise<number> {
     return execute(
@@ -278,7 +283,10 @@ export class Claims {
     );
   }
 
-  /** Deletes claims that were refused an hour ago: they cost nothing to make, and mean nothing any more. Returns how many. */
+  /**
+   * Deletes claims that were refused an hour ago: they cost nothing to make, and mean nothing any more. Returns how
+   * many.
+   */
   forgetRefused(limit: number): Promise<number> {
     return execute(
       this.pool,

@@ -39,9 +39,9 @@ type Result =
     };
 
 /**
- * Settles a payment for the requirements beside it, as a facilitator. Requirements of this service are those with a quote that it has
- * made; their payment then still pays for the request that they were made for. Those of others are settled if the operator allows
- * it, once. Throws VALIDATION_FAILED for a body that is not well-formed.
+ * Settles a payment for the requirements beside it, as a facilitator. Requirements of this service are those with a
+ * quote that it has made; their payment then still pays for the request that they were made for. Those of others are
+ * settled if the operator allows it, once. Throws VALIDATION_FAILED for a body that is not well-formed.
  */
 export async function settleRequirements(
   options: FacilitatorOptions,
@@ -187,7 +187,10 @@ function assertEndsSoon({ offers }: PresentedSettings, network: string, { validU
   throw new Refusal(reason, `Payments for others are settled here that end at most ${minutes} minutes ahead`);
 }
 
-/** Throws a Refusal for what others sell for less than its settlement has to bring in; also where its asset has no rate by which to see that. */
+/**
+ * Throws a Refusal for what others sell for less than its settlement has to bring in; also where its asset has no rate
+ * by which to see that.
+ */
 async function assertEnough({ offers }: PresentedSettings, { network, asset, amount }: Requirement): Promise<void> {
   const minimum = minimumOf(offers, network);
   if (minimum === 0n) return;

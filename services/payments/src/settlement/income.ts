@@ -21,9 +21,9 @@ export interface IncomeOptions {
 }
 
 /**
- * Credits settled payments that the ledger does not have yet: the share of the application to its wallet, the rest to the platform,
- * and the asset that was collected. The legs of a payment move together, and once however often they are asked for. Returns how
- * many payments it credited. Rejects with UNAVAILABLE while the ledger is away.
+ * Credits settled payments that the ledger does not have yet: the share of the application to its wallet, the rest to
+ * the platform, and the asset that was collected. The legs of a payment move together, and once however often they are
+ * asked for. Returns how many payments it credited. Rejects with UNAVAILABLE while the ledger is away.
  */
 export async function creditIncome({ claims, ledger, log }: IncomeOptions): Promise<number> {
   const settled = await claims.uncredited(batchMax);
@@ -47,7 +47,10 @@ export async function creditIncome({ claims, ledger, log }: IncomeOptions): Prom
   return settled.length;
 }
 
-/** The reason for which a group was refused; empty: it was applied. Others of its commands fail only because they are linked. */
+/**
+ * The reason for which a group was refused; empty: it was applied. Others of its commands fail only because they are
+ * linked.
+ */
 function refusalIn(results: readonly CommandResult[]): string {
   const reasons = results.filter(({ outcome }) => outcome === 'refused').map(({ reason }) => reason);
   return reasons.find((reason) => reason !== 'LINKED_FAILED') ?? reasons[0] ?? '';

@@ -31,7 +31,10 @@ import type { Settler } from './settler';
 
 /** A longer answer is not kept. */
 const answerBytesMax = 1_048_576;
-/** What was done for an upfront payment is known under its ticket for a day (docs/api.md, Idempotency-Key): an hour less than that. */
+/**
+ * What was done for an upfront payment is known under its ticket for a day (docs/api.md, Idempotency-Key): an hour less
+ * than that.
+ */
 const usableMs = 23 * 3_600_000;
 
 export interface PaymentsOptions {

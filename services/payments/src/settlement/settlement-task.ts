@@ -26,8 +26,8 @@ export interface SettlementTaskOptions extends IncomeOptions {
 }
 
 /**
- * Takes up payments whose process has ended, credits what was settled, and deletes claims that nobody can present any more, in one process
- * of the service at a time; what this process has settled it credits at once.
+ * Takes up payments whose process has ended, credits what was settled, and deletes claims that nobody can present any
+ * more, in one process of the service at a time; what this process has settled it credits at once.
  */
 export function startSettlementTasks(options: SettlementTaskOptions): { stop(): Promise<void> } {
   const { pool, log, claims, settler, everyMs, strandedPayments } = options;

@@ -49,8 +49,8 @@ export class Settler {
   constructor(private readonly options: SettlerOptions) {}
 
   /**
-   * Throws UNAVAILABLE while no further claim may be taken: those under way ask the nodes of the networks again and again. One network of
-   * several has half of the places, so that one on which nothing ends leaves the others theirs.
+   * Throws UNAVAILABLE while no further claim may be taken: those under way ask the nodes of the networks again and
+   * again. One network of several has half of the places, so that one on which nothing ends leaves the others theirs.
    */
   assertFree(network: string): void {
     const { networks, runningMax = usualRunningMax } = this.options;

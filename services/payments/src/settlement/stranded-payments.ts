@@ -9,8 +9,8 @@ export interface StrandedPaymentsOptions {
 }
 
 /**
- * Counts the payments that may have been sent on networks that are not in the configuration any more, by network, for a person. Nothing
- * settles them until the operator configures their network again. Empty: there are none.
+ * Counts the payments that may have been sent on networks that are not in the configuration any more, by network, for a
+ * person. Nothing settles them until the operator configures their network again. Empty: there are none.
  */
 export async function strandedPayments({ claims, networks, areKnown }: StrandedPaymentsOptions): Promise<string> {
   if (!areKnown()) return '';

@@ -52,15 +52,18 @@ export interface AgentPaymentsOptions {
   /** Knows which writes were done. */
   data: () => Pick<Client<DataDefinition>, 'closeWrite'>;
   APP_SHARE_PERCENT: number;
-  /** How long a reservation holds money back that is neither completed nor cancelled, unless it is for a write or is asked to last longer. */
+  /**
+   * How long a reservation holds money back that is neither completed nor cancelled, unless it is for a write or is
+   * asked to last longer.
+   */
   AGENT_RESERVATION_MS: number;
   now: () => Date;
 }
 
 /**
- * What agent keys pay: money of the application that has the key, to another application and the platform, within the limits
- * of the key. A payment is reserved before what it buys is done, and then completed or cancelled. All legs of it, and what
- * is left of the allowance of the key, move together or not at all.
+ * What agent keys pay: money of the application that has the key, to another application and the platform, within the
+ * limits of the key. A payment is reserved before what it buys is done, and then completed or cancelled. All legs of
+ * it, and what is left of the allowance of the key, move together or not at all.
  */
 export class AgentPayments {
   private readonly allowances = new TtlCache<true>(knownKeys);
@@ -120,8 +123,8 @@ export class AgentPayments {
   }
 
   /**
-   * Completes a reservation for a write that was done, and cancels one for a write that was not, which cannot be done any more then. Throws
-   * UNAVAILABLE: it is not known yet, and found out later (`startResolvingWrites`).
+   * Completes a reservation for a write that was done, and cancels one for a write that was not, which cannot be done
+   * any more then. Throws UNAVAILABLE: it is not known yet, and found out later (`startResolvingWrites`).
    */
   async resolve(request: CompleteSpendRequest, call: Call): Promise<void> {
     const reservation = request.reservation!;

@@ -12,8 +12,8 @@ import { causeTime } from '@granary/shared/money/transfer-id';
 import { postOf, voidOf } from './hold-endings';
 
 /**
- * How long the hold for a write stays after the write should have ended, for it to become known whether it was done: longer than data or the
- * ledger should ever be away. What is not known by then is released.
+ * How long the hold for a write stays after the write should have ended, for it to become known whether it was done:
+ * longer than data or the ledger should ever be away. What is not known by then is released.
  */
 const unresolvedMs = 30 * 86_400_000;
 /** Holds of one page, of writes with up to three. */
@@ -52,9 +52,9 @@ export function startResolvingWrites(options: HeldWritesOptions & { pool: Pool; 
 }
 
 /**
- * Ends the holds for writes that should have ended by now: moves what is held for a write that was done, and releases it where the
- * write is closed now. Each step is repeatable, and harmless beside another process that ends the same hold, because the answer of
- * data is final. Rejects with the first error, after all writes.
+ * Ends the holds for writes that should have ended by now: moves what is held for a write that was done, and releases
+ * it where the write is closed now. Each step is repeatable, and harmless beside another process that ends the same
+ * hold, because the answer of data is final. Rejects with the first error, after all writes.
  */
 async function resolveWrites(options: HeldWritesOptions, stopping: AbortSignal): Promise<void> {
   const errors: unknown[] = [];

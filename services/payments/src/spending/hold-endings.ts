@@ -1,7 +1,8 @@
 import type { Command } from '@granary/shared/gen/granary/finance/v1/Command';
 import { transferId } from '@granary/shared/money/transfer-id';
 
-// The ids are made from those of the holds and the time that these have in them: all callers send the same command for a hold.
+// The ids are made from those of the holds and the time that these have in them: all callers send the same command for
+// a hold.
 
 export const postOf = (kind: string, holdId: string, at: Date, amount: bigint): Command => ({
   ...{ id: transferId(at, 'post', holdId), kind, action: 'post', post: { holdId, amount: amount.toString() } },

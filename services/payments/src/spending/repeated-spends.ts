@@ -38,8 +38,8 @@ const isOver = sql`r.created_at < clock_timestamp() - interval '1 day'`;
 const isFree = sql`(${isOver} or (r.paid_at is null and r.completion is null and r.expires_at < clock_timestamp()))`;
 
 /**
- * What agent keys pay for requests with an Idempotency-Key: each once for a day. A repetition waits for the first, and gets
- * the answer of a read as it was; of a write data keeps the answer.
+ * What agent keys pay for requests with an Idempotency-Key: each once for a day. A repetition waits for the first, and
+ * gets the answer of a read as it was; of a write data keeps the answer.
  */
 export class RepeatedSpends {
   constructor(
@@ -67,7 +67,10 @@ export class RepeatedSpends {
     }
   }
 
-  /** Moves what is reserved, and keeps the answer of a read; it is stored before, so that no crash lets it be paid twice. */
+  /**
+   * Moves what is reserved, and keeps the answer of a read; it is stored before, so that no crash lets it be paid
+   * twice.
+   */
   async complete(request: CompleteSpendRequest, call: Call): Promise<void> {
     const { identifier, paymentId, writeTicketId } = request.reservation!;
     const { answer } = request;
@@ -154,8 +157,8 @@ export class RepeatedSpends {
   }
 
   /**
-   * Ends a payment that was to be completed: its process may have ended before the money moved, or before that was noted.
-   * Where nothing is held for it any more, the request may be made anew.
+   * Ends a payment that was to be completed: its process may have ended before the money moved, or before that was
+   * noted. Where nothing is held for it any more, the request may be made anew.
    */
   private async settle(identifier: Buffer, { payment_id: paymentId, completion }: SpendRow, call: Call): Promise<void> {
     const isMoved = await this.payments.move(JSON.parse(completion!) as CompleteSpendRequest, call);

@@ -5,8 +5,8 @@ export interface VerifiedPayment {
   /** The address, as the payment writes it. */
   payer: string;
   /**
-   * Together what makes the payment unique: two payments with the same scope and key move the same money once. The scope is
-   * the network, with the asset where a nonce counts per asset.
+   * Together what makes the payment unique: two payments with the same scope and key move the same money once. The
+   * scope is the network, with the asset where a nonce counts per asset.
    */
   scope: string;
   key: string;

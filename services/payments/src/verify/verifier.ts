@@ -22,7 +22,9 @@ export const invalidFinding = ({
   ...(payer !== undefined && { payer }),
 });
 
-/** Verifies x402 payments by what they contain, without a chain. It grants nothing, stores nothing and sees no replay. */
+/**
+ * Verifies x402 payments by what they contain, without a chain. It grants nothing, stores nothing and sees no replay.
+ */
 export class Verifier {
   /** @param schemes Of two that verify on the same network, the first one does. */
   constructor(
@@ -30,7 +32,10 @@ export class Verifier {
     private readonly now: () => Date,
   ) {}
 
-  /** A part at a time, so that others are served in between. Throws VALIDATION_FAILED for a body that is not well-formed. */
+  /**
+   * A part at a time, so that others are served in between. Throws VALIDATION_FAILED for a body that is not
+   * well-formed.
+   */
   verify(body: Buffer): Promise<Finding> {
     return runSliced(this.find(readEnvelope(body)));
   }

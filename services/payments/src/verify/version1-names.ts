@@ -1,6 +1,9 @@
 import { playMoneyNetwork } from '@granary/shared/money/play-money';
 
-/** The names of networks in version 1 of x402, by their CAIP-2 names; of the official clients, then of the published client. */
+/**
+ * The names of networks in version 1 of x402, by their CAIP-2 names; of the official clients, then of the published
+ * client.
+ */
 const officialNames: ReadonlyArray<readonly [caip2: string, name: string]> = [
   ['eip155:1', 'ethereum'],
   ['eip155:11155111', 'sepolia'],
@@ -25,7 +28,10 @@ const otherNames: typeof officialNames = [
 const byName = new Map([...otherNames, ...officialNames].map(([caip2, name]) => [name, caip2]));
 const byCaip2 = new Map([...otherNames, ...officialNames]);
 
-/** The CAIP-2 name of a network as a version of x402 names it. Version 1 has names for EVM networks and Solana, and CAIP-2 for others. */
+/**
+ * The CAIP-2 name of a network as a version of x402 names it. Version 1 has names for EVM networks and Solana, and
+ * CAIP-2 for others.
+ */
 export function caip2Of(version: 1 | 2, network: string): string | undefined {
   if (version === 2) return network;
   return isNamed(network) ? undefined : (byName.get(network) ?? network);

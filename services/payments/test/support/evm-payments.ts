@@ -180,7 +180,10 @@ export const stateOf = async (pool: Pool, { payload }: Payment): Promise<string 
     )
   )?.state;
 
-/** Why the first claim of the payment is refused, undefined while it is not. Presented again it would be a claim of its own. */
+/**
+ * Why the first claim of the payment is refused, undefined while it is not. Presented again it would be a claim of its
+ * own.
+ */
 export const refusalOf = async (pool: Pool, { payload }: Payment): Promise<string | undefined> =>
   (
     await row<{ refused_because: string }>(

@@ -21,7 +21,10 @@ const amount =
 
 const free = { draft: data(2, transferChecked(0n)) };
 
-/** What is refused here although the official facilitator would not, without the chain; and a payment of which that is true. */
+/**
+ * What is refused here although the official facilitator would not, without the chain; and a payment of which that is
+ * true.
+ */
 export const stricter: ReadonlyArray<[message: string, payment: Mutation, version?: 1]> = [
   [
     'paymentRequirements.amount must be a whole number in decimal digits, of at most 256 bits',

@@ -51,8 +51,8 @@ export function requestReplay(db: Queryable, filter: DeadLetterFilter): Promise<
 }
 
 /**
- * Discards the first event of a parked key: it counts as processed and never has an effect. Requests a replay of the events
- * that wait behind it. Returns the event, or undefined if the key is not parked.
+ * Discards the first event of a parked key: it counts as processed and never has an effect. Requests a replay of the
+ * events that wait behind it. Returns the event, or undefined if the key is not parked.
  */
 export async function skipFirst(
   pool: Pool,

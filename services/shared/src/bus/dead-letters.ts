@@ -5,7 +5,10 @@ import { retriedTransaction } from '../postgres/transaction';
 import { applyDeadLetter, holdConsumer, type Handle } from './inbox';
 import { start } from './position';
 
-/** How many events a consumer has dead-lettered or parked behind those, the age of the oldest, and how many messages it has refused. */
+/**
+ * How many events a consumer has dead-lettered or parked behind those, the age of the oldest, and how many messages it
+ * has refused.
+ */
 export interface DeadLetterCounts {
   events: number;
   oldestMs: number;
@@ -65,9 +68,9 @@ function toEvent(found: DeadLetterRow): Event {
 }
 
 /**
- * Applies the dead letters of a consumer, or only those of keys whose replay was requested, each in its own transaction, in
- * order within their key. May run beside the consumer, and any number of times. A key whose next event still fails stays
- * parked.
+ * Applies the dead letters of a consumer, or only those of keys whose replay was requested, each in its own
+ * transaction, in order within their key. May run beside the consumer, and any number of times. A key whose next event
+ * still fails stays parked.
  */
 export async function replayDeadLetters(
   pool: Pool,

@@ -3,10 +3,10 @@ import { sql } from '../postgres/sql';
 import { retriedTransaction } from '../postgres/transaction';
 
 /**
- * The scope in which transaction ids are comparable: the cluster, by its system identifier, and its timeline. A dump that
- * is restored elsewhere has another identifier; a point-in-time recovery or the promotion of a standby keeps the identifier,
- * but may reuse transaction ids, on a new timeline. Every role may call both functions. (The name of the WAL file, because
- * the timeline of pg_control_checkpoint() is that of the last checkpoint.)
+ * The scope in which transaction ids are comparable: the cluster, by its system identifier, and its timeline. A dump
+ * that is restored elsewhere has another identifier; a point-in-time recovery or the promotion of a standby keeps the
+ * identifier, but may reuse transaction ids, on a new timeline. Every role may call both functions. (The name of the
+ * WAL file, because the timeline of pg_control_checkpoint() is that of the last checkpoint.)
  */
 const cluster = sql`(select system_identifier from pg_control_system())::text
   || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`;
@@ -22,9 +22,9 @@ async function readEpoch(db: Queryable): Promise<{ epoch: bigint | null; same: b
 }
 
 /**
- * The current epoch of positions in the outbox. In a cluster that is new to the outbox a new epoch begins: existing events
- * get the transaction id 0, so that every consumer reads all of them again, before everything that this cluster writes.
- * The inbox filters those that it has applied.
+ * The current epoch of positions in the outbox. In a cluster that is new to the outbox a new epoch begins: existing
+ * events get the transaction id 0, so that every consumer reads all of them again, before everything that this cluster
+ * writes. The inbox filters those that it has applied.
  */
 export async function prepareOutbox(pool: Pool): Promise<bigint> {
   const seen = await readEpoch(pool);

@@ -26,7 +26,9 @@ export interface ApplierOptions<Cursor> extends Verification {
   handle: Handle;
   /** How often an event that fails for an unknown reason is tried before it is dead-lettered. */
   attempts: number;
-  /** Locks the consumer's cursor and moves it, at the start of a transaction that applies the events between the two. */
+  /**
+   * Locks the consumer's cursor and moves it, at the start of a transaction that applies the events between the two.
+   */
   move: (tx: Connection, from: Cursor, to: Cursor) => Promise<void>;
   /** Waits between attempts; less when the consumer is to stop. */
   pause: (ms: number) => Promise<void>;
@@ -43,16 +45,16 @@ export const batchEvents = 200;
 export const readTimeoutMs = 5_000;
 
 /**
- * Applies events in batches: the effects of a batch and the move of the consumer's cursor are one transaction. If a batch
- * fails, its events are applied one by one, and those that keep failing are dead-lettered. Throws only temporary errors,
- * after which the same batch may be retried.
+ * Applies events in batches: the effects of a batch and the move of the consumer's cursor are one transaction. If a
+ * batch fails, its events are applied one by one, and those that keep failing are dead-lettered. Throws only temporary
+ * errors, after which the same batch may be retried.
  */
 export class EventApplier<Cursor> {
   constructor(private readonly options: ApplierOptions<Cursor>) {}
 
   /**
-   * Applies the events of the steps, at least one, and moves the cursor to `next`, which may lie beyond the last of them.
-   * Once `isOver()` it throws a CursorConflict before the next event.
+   * Applies the events of the steps, at least one, and moves the cursor to `next`, which may lie beyond the last of
+   * them. Once `isOver()` it throws a CursorConflict before the next event.
    */
   async apply(
     steps: ReadonlyArray<EventStep<Cursor>>,

@@ -20,7 +20,9 @@ export interface BusEvent {
   at: string;
 }
 
-/** Applies one event. All of its effects must use `tx`: they are committed once, together with the consumer's cursor. */
+/**
+ * Applies one event. All of its effects must use `tx`: they are committed once, together with the consumer's cursor.
+ */
 export type Handle = (tx: Connection, event: BusEvent) => Promise<void>;
 
 /** Thrown by a handler for an event that can never be applied. It is dead-lettered at once. */
@@ -70,8 +72,8 @@ export async function loadCursor(tx: Pick<Connection, 'query'>, consumer: string
 const consumerLock = (consumer: string) => sql`hashtextextended(${`bus ${consumer}`}, 0)`;
 
 /**
- * Locks the consumer's cursor and moves it. With `exclusive` nobody else applies events of the consumer until the end of
- * the transaction. Throws CursorConflict, without waiting for another copy, when the cursor is not at `from`.
+ * Locks the consumer's cursor and moves it. With `exclusive` nobody else applies events of the consumer until the end
+ * of the transaction. Throws CursorConflict, without waiting for another copy, when the cursor is not at `from`.
  */
 export async function moveCursor(
   tx: Connection,
@@ -139,8 +141,9 @@ export function toBusEvent(event: Event): BusEvent {
 }
 
 /**
- * Events in the order in which they are applied: as they were read, but within an aggregate by sequence number. The order
- * of transaction ids may differ from it, because a transaction that began earlier may have waited longer for the aggregate.
+ * Events in the order in which they are applied: as they were read, but within an aggregate by sequence number. The
+ * order of transaction ids may differ from it, because a transaction that began earlier may have waited longer for the
+ * aggregate.
  */
 function inOrder(events: readonly Event[]): Event[] {
   const byAggregate = new Map<string, Event[]>();

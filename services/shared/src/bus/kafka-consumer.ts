@@ -19,9 +19,9 @@ const sweepPollMaxMs = 2_000;
 const stuckMembersMax = 3;
 
 /**
- * Applies events that Kafka delivers. Only speed depends on Kafka: events carry a MAC of their publisher, the inbox and the
- * offsets are in the consumer's own database, gaps are filled from the outbox, and events that are not delivered at all
- * (a topic was emptied, a broker's disk lost) are read from the outbox after a while.
+ * Applies events that Kafka delivers. Only speed depends on Kafka: events carry a MAC of their publisher, the inbox and
+ * the offsets are in the consumer's own database, gaps are filled from the outbox, and events that are not delivered at
+ * all (a topic was emptied, a broker's disk lost) are read from the outbox after a while.
  */
 export class KafkaConsumer implements Consumer {
   readonly failed: Promise<never>;
@@ -145,7 +145,10 @@ export class KafkaConsumer implements Consumer {
     this.trouble = { sinceMs: this.trouble?.sinceMs ?? performance.now(), message };
   }
 
-  /** Retries until the messages are applied or the partition is lost; meanwhile the partition waits, which keeps its order. */
+  /**
+   * Retries until the messages are applied or the partition is lost; meanwhile the partition waits, which keeps its
+   * order.
+   */
   private async process(
     messages: readonly ReceivedMessage[],
     { topic, partition }: Partition,

@@ -32,7 +32,10 @@ export interface RelayOptions {
   leaseMs?: number;
 }
 
-/** The key of the relay in outbox_reader: its position there is acknowledged by the broker, so older events may be removed. */
+/**
+ * The key of the relay in outbox_reader: its position there is acknowledged by the broker, so older events may be
+ * removed.
+ */
 export const relayReader = 'kafka-relay';
 
 const readEvents = 500;
@@ -45,10 +48,10 @@ class LeaseLost extends Error {
 }
 
 /**
- * Sends the events of an outbox to Kafka, in its order, and records its position. One copy of the service at a time does
- * so, under a lease. A copy that was suspended, and does not know that it has lost its lease, can send again what has been
- * sent, but nothing after it, because it cannot move the position: so the first copies of all messages are in order, and
- * consumers ignore later copies. Retries for ever.
+ * Sends the events of an outbox to Kafka, in its order, and records its position. One copy of the service at a time
+ * does so, under a lease. A copy that was suspended, and does not know that it has lost its lease, can send again what
+ * has been sent, but nothing after it, because it cannot move the position: so the first copies of all messages are in
+ * order, and consumers ignore later copies. Retries for ever.
  */
 export class KafkaRelay {
   private readonly lease: Lease;

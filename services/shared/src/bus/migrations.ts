@@ -2,15 +2,15 @@ import { leaseTable } from '../postgres/lease';
 import type { Migration } from '../postgres/migrate';
 
 /**
- * The tables of events, the same in every service that publishes or consumes; in this module, so that no service needs a
- * copy. Forward only, like all migrations: a change is another entry.
+ * The tables of events, the same in every service that publishes or consumes; in this module, so that no service needs
+ * a copy. Forward only, like all migrations: a change is another entry.
  *
- * Publishing: `outbox` has the appended events, `outbox_epoch` the clusters that it has been in, `outbox_reader` the position
- * of each consumer. Consuming: `bus_cursor` is the cursor of a consumer in its source, `inbox` has the events that it has
- * processed, `bus_aggregate` the last sequence number of each aggregate, and `dead_letter` the events that could not be
- * applied, with later ones of the same key. A key is parked while it has a row there. With Kafka: `bus_offset` is the offset
- * of a consumer in each partition. `bus_lease` has the leases of what one copy of a service does at a time, such as the relay
- * (see postgres/lease.ts).
+ * Publishing: `outbox` has the appended events, `outbox_epoch` the clusters that it has been in, `outbox_reader` the
+ * position of each consumer. Consuming: `bus_cursor` is the cursor of a consumer in its source, `inbox` has the events
+ * that it has processed, `bus_aggregate` the last sequence number of each aggregate, and `dead_letter` the events that
+ * could not be applied, with later ones of the same key. A key is parked while it has a row there. With Kafka:
+ * `bus_offset` is the offset of a consumer in each partition. `bus_lease` has the leases of what one copy of a service
+ * does at a time, such as the relay (see postgres/lease.ts).
  */
 export const busMigrations: readonly Migration[] = [
   {

@@ -23,8 +23,8 @@ const sweptSeenMs = 60_000;
 
 /**
  * Reads an outbox from the consumer's cursor on, and applies its events. With `sweepAfterMs` it is the safety net of a
- * consumer that gets its events from Kafka. Each read also gives the outbox the consumer's cursor, so that it can remove
- * old events. Carries out the replays that were requested.
+ * consumer that gets its events from Kafka. Each read also gives the outbox the consumer's cursor, so that it can
+ * remove old events. Carries out the replays that were requested.
  */
 export class OutboxConsumer implements Consumer {
   readonly failed = new Promise<never>(() => {});

@@ -46,16 +46,16 @@ const trimRows = 5_000;
 const trimRounds = 20;
 
 /**
- * Publishes events if the transaction commits. Nothing else publishes. After the commit the caller may `notify` the signal
- * that was passed to `outboxImplementation`.
+ * Publishes events if the transaction commits. Nothing else publishes. After the commit the caller may `notify` the
+ * signal that was passed to `outboxImplementation`.
  */
 export async function append(tx: Queryable, events: readonly OutgoingEvent[]): Promise<void> {
   await insert(tx, events, { conditions: empty, where: empty });
 }
 
 /**
- * Publishes events in one statement with the change that they are about: `conditions` are the common table expressions of
- * the change, of which `passed` has the numbers (from 1, in `place`) of the events to publish. Returns how many.
+ * Publishes events in one statement with the change that they are about: `conditions` are the common table expressions
+ * of the change, of which `passed` has the numbers (from 1, in `place`) of the events to publish. Returns how many.
  */
 export function appendPassed(tx: Queryable, conditions: Sql, events: readonly OutgoingEvent[]): Promise<number> {
   const where = sql`where event.at in (select place from passed)`;
@@ -128,8 +128,8 @@ function toEvent(found: OutboxRow, epoch: string): Event {
 
 /**
  * Events after a position, only those below the oldest running transaction, which may still commit events that precede
- * visible ones. `next` is the position to continue from, after events of other topics, too; `after` itself if there are no
- * events.
+ * visible ones. `next` is the position to continue from, after events of other topics, too; `after` itself if there are
+ * no events.
  */
 export async function readAfter(pool: Pool, after: Position, limit: number, topics: string[]): Promise<ReadResponse> {
   const found = await rows<ReadRow>(
@@ -165,9 +165,9 @@ async function saveReader(pool: Pool, consumer: string, at: Position): Promise<v
 }
 
 /**
- * Removes events that are older than the retention and that every known consumer has read, oldest first. A consumer that no
- * longer exists must be deleted from outbox_reader, or nothing is removed any more. Copies of the service may do so
- * concurrently.
+ * Removes events that are older than the retention and that every known consumer has read, oldest first. A consumer
+ * that no longer exists must be deleted from outbox_reader, or nothing is removed any more. Copies of the service may
+ * do so concurrently.
  */
 async function trim(pool: Pool, epoch: string, retentionMs: number): Promise<void> {
   for (let round = 0; round < trimRounds; round++) {

@@ -26,8 +26,8 @@ const payloadBytesMax = 4_096;
 const aboutLengthMax = 4_096;
 
 /**
- * Records messages that were refused, for an operator to examine. They have no other effect: no event waits behind them, no
- * sequence number changes, and the genuine event, if there is one, is read from the outbox.
+ * Records messages that were refused, for an operator to examine. They have no other effect: no event waits behind
+ * them, no sequence number changes, and the genuine event, if there is one, is read from the outbox.
  */
 export async function recordRefused(
   pool: Pool,

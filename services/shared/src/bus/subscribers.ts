@@ -7,8 +7,8 @@ const isOwn = (request: unknown, caller: ServiceName): boolean =>
 
 /**
  * An Outbox that only these services may read, each as its own consumers: those with the name of the service, or with a
- * name that begins with it and a dash. A service must not move the position of another one's consumer, because events that
- * all consumers have read are removed.
+ * name that begins with it and a dash. A service must not move the position of another one's consumer, because events
+ * that all consumers have read are removed.
  */
 export function readableBy(
   subscribers: readonly ServiceName[],

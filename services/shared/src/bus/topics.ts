@@ -1,8 +1,8 @@
 import type { ServiceName } from '../trust/services';
 
 /**
- * The topics of each service. In Kafka only a deploy step creates them (`npm run bus:topics`). Topics of two services may
- * have the same name here: in Kafka the name of the service is part of it.
+ * The topics of each service. In Kafka only a deploy step creates them (`npm run bus:topics`). Topics of two services
+ * may have the same name here: in Kafka the name of the service is part of it.
  */
 export const publishedTopics: Readonly<Record<string, readonly string[]>> = {
   data: ['usage', 'tasks'],
@@ -22,8 +22,8 @@ export const subscribersOf = (service: string, topic: string): readonly ServiceN
   subscribers[`${service}.${topic}`] ?? [];
 
 /**
- * Partitions of every topic; at most so many copies of a consumer can share it. Never change it: with another number a key
- * would move to another partition, and events of different aggregates with that key could overtake each other.
+ * Partitions of every topic; at most so many copies of a consumer can share it. Never change it: with another number a
+ * key would move to another partition, and events of different aggregates with that key could overtake each other.
  */
 export const topicPartitions = 6;
 

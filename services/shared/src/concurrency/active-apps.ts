@@ -1,7 +1,10 @@
 /** An app is active for this long after its last request. */
 const activeMs = 1_000;
 
-/** Whether more than one app has made requests lately. Keeps the last app and the last other one: constant size and time. */
+/**
+ * Whether more than one app has made requests lately. Keeps the last app and the last other one: constant size and
+ * time.
+ */
 export class ActiveApps {
   private last = { id: '', atMs: -Infinity };
   private lastOther = { id: '', atMs: -Infinity };

@@ -9,8 +9,8 @@ export interface BackoffOptions {
 
 /**
  * Delays between attempts: exponential backoff with full jitter. After the nth failure in a row the delay is random,
- * between 0 and `firstMs` × 2ⁿ⁻¹, at most `maxMs`; so clients that failed together do not retry together. One object for
- * each operation that is retried:
+ * between 0 and `firstMs` × 2ⁿ⁻¹, at most `maxMs`; so clients that failed together do not retry together. One object
+ * for each operation that is retried:
  *
  *     const backoff = new Backoff({ firstMs: 50, maxMs: 1_000 });
  *     for (;;) {

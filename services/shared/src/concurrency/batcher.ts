@@ -21,8 +21,9 @@ interface Waiting<T, R> {
 }
 
 /**
- * Group commit: items that are submitted in one turn of the event loop, or while a batch runs, share the next batch. One
- * batch runs at a time, in the order of arrival, so that batches grow with the load and a lone item never waits for others.
+ * Group commit: items that are submitted in one turn of the event loop, or while a batch runs, share the next batch.
+ * One batch runs at a time, in the order of arrival, so that batches grow with the load and a lone item never waits for
+ * others.
  */
 export class Batcher<T, R> {
   private waiting: Array<Waiting<T, R>> = [];

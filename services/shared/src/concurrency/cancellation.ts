@@ -31,8 +31,8 @@ export class Cancellation implements CancelSignal {
 }
 
 /**
- * A signal that is aborted by itself or with its parent. It listens to the parent only while it has listeners: most calls
- * end without any.
+ * A signal that is aborted by itself or with its parent. It listens to the parent only while it has listeners: most
+ * calls end without any.
  */
 export class LinkedCancellation implements CancelSignal {
   private isAborted = false;

@@ -9,14 +9,16 @@ export interface Deadline {
 const sweepEveryMs = 10;
 
 /**
- * All pending deadlines of this process. Almost none of them expires, so instead of a timer for each there is one, for the
- * earliest: when it fires, that deadline has usually been cancelled long before.
+ * All pending deadlines of this process. Almost none of them expires, so instead of a timer for each there is one, for
+ * the earliest: when it fires, that deadline has usually been cancelled long before.
  */
 const pending = new Set<Deadline>();
 let sweeping: NodeJS.Timeout | undefined;
 let sweepAtMs = Infinity;
 
-/** `expire` is called once, after `timeoutMs` and at most some milliseconds, unless `cancelDeadline` is called before. */
+/**
+ * `expire` is called once, after `timeoutMs` and at most some milliseconds, unless `cancelDeadline` is called before.
+ */
 export function startDeadline(timeoutMs: number, expire: () => void): Deadline {
   const one = { expiresAtMs: performance.now() + timeoutMs, expire };
   pending.add(one);

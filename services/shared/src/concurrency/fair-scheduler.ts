@@ -7,7 +7,9 @@ import { startDeadline, cancelDeadline, type Deadline } from './deadlines';
 const longRunningMs = 250;
 /** Default of `cooldownMaxMs`. */
 const defaultCooldownMaxMs = 50;
-/** How often waiting tasks are checked for what no event announces: a task became long-running, or other apps inactive. */
+/**
+ * How often waiting tasks are checked for what no event announces: a task became long-running, or other apps inactive.
+ */
 const recheckEveryMs = 25;
 
 export interface FairSchedulerOptions<State = undefined> {
@@ -32,11 +34,13 @@ export interface ContentionLimits<State = undefined> {
   /** Decides which keys are active. Its owner records the requests in it. */
   activeApps: ActiveApps;
   /**
-   * Tasks of one flow that run at a time, without the long-running ones; a function is called for each decision. Default:
-   * no limit.
+   * Tasks of one flow that run at a time, without the long-running ones; a function is called for each decision.
+   * Default: no limit.
    */
   fairShare?: number | ((state: State) => number);
-  /** A task that runs longer no longer counts in the fair share, so that it does not block the other tasks of its flow. */
+  /**
+   * A task that runs longer no longer counts in the fair share, so that it does not block the other tasks of its flow.
+   */
   longRunningAfterMs?: number;
   /** After a task its slot is unavailable to its own key for this many times the duration of the task. Default: 0. */
   cooldownFactor?: number;
@@ -46,7 +50,10 @@ export interface ContentionLimits<State = undefined> {
 export interface TaskOptions {
   /** A task whose caller has gone is removed from the queue; a task that runs is not affected. */
   signal?: CancelSignal;
-  /** The unit of fairness. Default: the key. Flows of one key are served like different keys, within the limits of the key. */
+  /**
+   * The unit of fairness. Default: the key. Flows of one key are served like different keys, within the limits of the
+   * key.
+   */
   flow?: string;
 }
 
@@ -91,11 +98,11 @@ interface SlotOwner<State> {
 }
 
 /**
- * Shares the capacity of a process, or of something behind it, among keys such as applications or addresses. When a slot
- * becomes free it goes to the flow that was served least recently; within a flow tasks start in the order of arrival. A
- * flow that was not served lately counts as served `concurrency` starts ago, so a constant arrival of new keys delays a
- * waiting flow by no more than that. While several keys are active, `contention` limits each of them further: to a fair
- * share of the slots, and by a cooldown after each task, which leaves processors to others.
+ * Shares the capacity of a process, or of something behind it, among keys such as applications or addresses. When a
+ * slot becomes free it goes to the flow that was served least recently; within a flow tasks start in the order of
+ * arrival. A flow that was not served lately counts as served `concurrency` starts ago, so a constant arrival of new
+ * keys delays a waiting flow by no more than that. While several keys are active, `contention` limits each of them
+ * further: to a fair share of the slots, and by a cooldown after each task, which leaves processors to others.
  */
 export class FairScheduler<State = undefined> implements SlotOwner<State> {
   /** Flows with tasks that run, cool down or wait. */

@@ -90,10 +90,10 @@ interface LeaseOwner {
 
 /**
  * A budget with a limit in total and one for each key, in several dimensions at once, such as the application and the
- * address of a client. Where it is full, it evicts rather than refuses: within a key that is at its limit the lease that
- * was touched the longest time ago, and where the total is used up, that of the key that holds most. Holders are kept by
- * the power of two of what they hold, so "most" is exact up to a factor of two, and every operation takes constant time
- * (an eviction for each lease that is evicted). A request that cannot be met evicts nothing.
+ * address of a client. Where it is full, it evicts rather than refuses: within a key that is at its limit the lease
+ * that was touched the longest time ago, and where the total is used up, that of the key that holds most. Holders are
+ * kept by the power of two of what they hold, so "most" is exact up to a factor of two, and every operation takes
+ * constant time (an eviction for each lease that is evicted). A request that cannot be met evicts nothing.
  */
 export class KeyedBudget<Dimension extends string> implements LeaseOwner {
   private used = 0;

@@ -1,6 +1,8 @@
 /** The longest part of a task that runs without a break. */
 const sliceMs = 1;
-/** Slices of a task that run in succession, so that most tasks end one after the other and few are in progress at once. */
+/**
+ * Slices of a task that run in succession, so that most tasks end one after the other and few are in progress at once.
+ */
 const slicesInRow = 16;
 
 /** A long computation in short steps, which yields after each and returns its result. */
@@ -20,8 +22,8 @@ export function runToCompletion<T>(task: Task<T>): T {
 /**
  * Runs a task cooperatively, about a millisecond in each iteration of the event loop. Each iteration has one slice of
  * one task, however many are in progress, so that other callbacks of the process are delayed by no more. A task with
- * `priority` starts at once and runs before the others: one that is mostly short, or that others depend on. Rejects with
- * what a step throws.
+ * `priority` starts at once and runs before the others: one that is mostly short, or that others depend on. Rejects
+ * with what a step throws.
  */
 export async function runSliced<T>(
   task: Task<T>,

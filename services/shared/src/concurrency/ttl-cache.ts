@@ -24,9 +24,9 @@ interface Entry<V> {
 
 /**
  * A cache of what is loaded asynchronously, bounded in age and number. Concurrent requests for a key share one load; a
- * load that fails is not cached, nor is one that was overtaken by `set` or `delete`. With `refreshAfterMs` a value that is
- * requested often is replaced before it expires, so that no request waits for a load (stale-while-revalidate); `ttlMs`
- * remains the bound on its age. For entries that do not expire use `LRUCache` itself.
+ * load that fails is not cached, nor is one that was overtaken by `set` or `delete`. With `refreshAfterMs` a value that
+ * is requested often is replaced before it expires, so that no request waits for a load (stale-while-revalidate);
+ * `ttlMs` remains the bound on its age. For entries that do not expire use `LRUCache` itself.
  *
  * `get` returns the promise of the cached entry: a hit allocates nothing.
  */
@@ -115,7 +115,10 @@ export class TtlCache<V> {
   }
 }
 
-/** A function that calls `load` at most once every `ttlMs`, and whose callers share the result, or the error, of the last call. */
+/**
+ * A function that calls `load` at most once every `ttlMs`, and whose callers share the result, or the error, of the
+ * last call.
+ */
 export function cachedFor<T>(ttlMs: number, load: () => Promise<T>): () => Promise<T> {
   let result: Promise<T> | undefined;
   let atMs = -Infinity;

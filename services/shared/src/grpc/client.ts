@@ -24,8 +24,8 @@ import { MuxClient, type MuxClientCounts, type MuxClientOptions } from '../mux/c
 import type { Call, Client } from '../rpc/types';
 
 /**
- * How a client reaches a service: in the same process, or at a gRPC address: `host:port`, `dns:///name:port`, or several
- * addresses separated by commas, see `grpcAddress`. Calls are balanced over all copies, round robin.
+ * How a client reaches a service: in the same process, or at a gRPC address: `host:port`, `dns:///name:port`, or
+ * several addresses separated by commas, see `grpcAddress`. Calls are balanced over all copies, round robin.
  */
 export type Target<D extends ServiceDefinition> = { implementation: Implementation<D> } | { address: string };
 
@@ -43,11 +43,13 @@ export function targetOf<D extends ServiceDefinition>(target: ServiceTarget, def
 
 export interface ClientOptions {
   log: Logger;
-  /** `() => trust.towards(…)`, called only for calls over the network. Without it they are neither signed nor encrypted. */
+  /**
+   * `() => trust.towards(…)`, called only for calls over the network. Without it they are neither signed nor encrypted.
+   */
   credentials?: () => CallCredentials;
   /**
-   * Idempotent methods, which are retried when the service was UNAVAILABLE: reads, and calls with a ticket or an id of their
-   * own. All others are retried only if no copy of the service has accepted the call.
+   * Idempotent methods, which are retried when the service was UNAVAILABLE: reads, and calls with a ticket or an id of
+   * their own. All others are retried only if no copy of the service has accepted the call.
    */
   repeatable?: readonly string[];
   /** Methods whose calls are small and many: over the network they are multiplexed on one stream, see mux/. */
@@ -125,7 +127,8 @@ function wire(addresses: string, { multiplexed = [], mux: muxOptions, ...options
     'grpc.max_reconnect_backoff_ms': 500,
     'grpc.keepalive_time_ms': 30_000,
     'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
-    // Names are resolved again when a connection is lost, because the copies may have changed, but no more often than this.
+    // Names are resolved again when a connection is lost, because the copies may have changed, but no more often than
+    // this.
     'grpc.dns_min_time_between_resolutions_ms': 2_000,
   };
   const connection = new GrpcClient(address, own?.channel ?? credentials.createInsecure(), channelOptions);
@@ -206,7 +209,9 @@ function isCutOff(error: GrpcError, call: Call): boolean {
 
 /** How grpc-js reports a call that was never sent … */
 const notSent = /^(round_robin: )?No connection established|^Name resolution failed/;
-/** … and REFUSED_STREAM: a server that is stopping, or closing the connection because of its age, has not read the call. */
+/**
+ * … and REFUSED_STREAM: a server that is stopping, or closing the connection because of its age, has not read the call.
+ */
 const refused = /^Stream refused by server/;
 
 /** The details that grpc-js gives for an UNAVAILABLE service. */

@@ -23,8 +23,8 @@ import type { Call } from '../rpc/types';
 import { messageBytesMax } from './message-size';
 
 /**
- * Age at which a connection is closed in favour of a new one: clients then resolve the addresses of the service again, so
- * that a new copy gets its share. Calls under way finish on the old connection.
+ * Age at which a connection is closed in favour of a new one: clients then resolve the addresses of the service again,
+ * so that a new copy gets its share. Calls under way finish on the old connection.
  */
 const connectionAgeMs = 5 * 60_000;
 /** Longer than any call, and than the age at which a stream is renewed. */

@@ -26,9 +26,9 @@ interface Attempt<T> {
 const gapMaxMs = 60_000;
 
 /**
- * Calls a check, one call at a time. Slow is not dead: an answer that does not arrive in time is late, and the next `look`
- * waits for the same call. Only after `overdueMs` without any answer is the call abandoned and repeated. Times are on the
- * monotonic clock.
+ * Calls a check, one call at a time. Slow is not dead: an answer that does not arrive in time is late, and the next
+ * `look` waits for the same call. Only after `overdueMs` without any answer is the call abandoned and repeated. Times
+ * are on the monotonic clock.
  */
 export class Probe<T> {
   private attempt: Attempt<T> | undefined;

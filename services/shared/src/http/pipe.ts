@@ -5,8 +5,8 @@ import type { Readable, Writable } from 'node:stream';
 const bufferBytes = 256 * 1024;
 
 /**
- * Transfers that pass something on in one turn of the event loop while more of them could: what else the process does is
- * then held up for a millisecond, however many there are.
+ * Transfers that pass something on in one turn of the event loop while more of them could: what else the process does
+ * is then held up for a millisecond, however many there are.
  */
 const transfersPerTurn = 8;
 

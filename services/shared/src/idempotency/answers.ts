@@ -16,8 +16,8 @@ interface Found {
 }
 
 /**
- * The answer kept under a key. Throws IDEMPOTENCY_KEY_REUSED when it was kept for another content, and TOO_MANY_REQUESTS
- * when there is none and no more may be kept of this owner.
+ * The answer kept under a key. Throws IDEMPOTENCY_KEY_REUSED when it was kept for another content, and
+ * TOO_MANY_REQUESTS when there is none and no more may be kept of this owner.
  */
 export async function findAnswer(db: Queryable, key: IdempotencyKey): Promise<string | undefined> {
   const found = (await row<Found>(
@@ -54,8 +54,8 @@ export function tooManyKeys(): ServiceError {
 }
 
 /**
- * Keeps an answer, in the transaction of a change that has locked its app: `findAnswer` has found none under the key. One row
- * where nothing was kept under it for 24 hours.
+ * Keeps an answer, in the transaction of a change that has locked its app: `findAnswer` has found none under the key.
+ * One row where nothing was kept under it for 24 hours.
  */
 export const keepingAnswer = (key: IdempotencyKey, answer: string): Sql =>
   sql`with kept as (

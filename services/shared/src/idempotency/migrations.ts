@@ -1,9 +1,9 @@
 import type { Migration } from '../postgres/migrate';
 
 /**
- * The tables of kept answers, the same in every service that makes changes for a caller. Forward only. `idempotency` has an
- * answer for each key, written in the transaction of the change; `idempotency_usage` counts them by owner (see `ownerOf`).
- * The service `data` made the first table before this module existed.
+ * The tables of kept answers, the same in every service that makes changes for a caller. Forward only. `idempotency`
+ * has an answer for each key, written in the transaction of the change; `idempotency_usage` counts them by owner (see
+ * `ownerOf`). The service `data` made the first table before this module existed.
  */
 export const idempotencyMigrations: readonly Migration[] = [
   {

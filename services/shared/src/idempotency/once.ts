@@ -13,10 +13,11 @@ interface Replayable {
 }
 
 /**
- * Makes a change once per Idempotency-Key, in the transaction of the change; without a key every time. A repeated request
- * gets the answer of the first, as `kept` returns it (without a secret), and one that arrives while the first is still
- * running waits for it. A change that throws is rolled back with its key. Throws IDEMPOTENCY_KEY_REUSED for other content,
- * REQUEST_IN_PROGRESS when the first takes too long, and TOO_MANY_REQUESTS beyond what is kept of an app.
+ * Makes a change once per Idempotency-Key, in the transaction of the change; without a key every time. A repeated
+ * request gets the answer of the first, as `kept` returns it (without a secret), and one that arrives while the first
+ * is still running waits for it. A change that throws is rolled back with its key. Throws IDEMPOTENCY_KEY_REUSED for
+ * other content, REQUEST_IN_PROGRESS when the first takes too long, and TOO_MANY_REQUESTS beyond what is kept of an
+ * app.
  */
 export async function once<T extends Replayable>(
   tx: Queryable,
@@ -44,8 +45,8 @@ export async function once<T extends Replayable>(
 }
 
 /**
- * Inserts the row of the key before the change, so that a second request waits here. An expired answer stays in the row, to
- * be counted, until the new one replaces it. False: another request has answered meanwhile.
+ * Inserts the row of the key before the change, so that a second request waits here. An expired answer stays in the
+ * row, to be counted, until the new one replaces it. False: another request has answered meanwhile.
  */
 async function claim(tx: Queryable, key: IdempotencyKey): Promise<boolean> {
   try {

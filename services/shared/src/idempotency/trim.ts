@@ -17,8 +17,8 @@ export async function trimAnswers(pool: Pool, stopping?: AbortSignal): Promise<v
 }
 
 /**
- * Changes lock the row of a key before the counter of its owner. So the counters are locked first, in an order, and rows that
- * a change has locked are left for the next run: neither waits for the other in a circle.
+ * Changes lock the row of a key before the counter of its owner. So the counters are locked first, in an order, and
+ * rows that a change has locked are left for the next run: neither waits for the other in a circle.
  */
 async function trimSome(tx: Connection): Promise<number> {
   const old = await rows<{ place: string; owner: string }>(

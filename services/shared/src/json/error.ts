@@ -16,8 +16,8 @@ export type JsonErrorReason =
   | 'INVALID_SELECT';
 
 /**
- * A JSON text, or a value in it, was refused. `offset` is in bytes from the start of the buffer, `message` is for a person,
- * and `path` is that of the value (`data[3].address.city`; undefined at the root).
+ * A JSON text, or a value in it, was refused. `offset` is in bytes from the start of the buffer, `message` is for a
+ * person, and `path` is that of the value (`data[3].address.city`; undefined at the root).
  */
 export class JsonError extends Error {
   override readonly name = 'JsonError';

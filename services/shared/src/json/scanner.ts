@@ -32,8 +32,8 @@ for (const byte of Buffer.from('"\\/bfnrt')) isSimpleEscape[byte] = 1;
 export const END = -1;
 
 /**
- * Scans the tokens of JSON in the raw bytes of one text, and validates each completely in one pass. The grammar above tokens
- * is the reader's.
+ * Scans the tokens of JSON in the raw bytes of one text, and validates each completely in one pass. The grammar above
+ * tokens is the reader's.
  */
 export abstract class JsonScanner {
   /** Offset of the next byte to read. After a value it is where the value ends. */

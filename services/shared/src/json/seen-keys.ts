@@ -4,8 +4,8 @@ import { decodeString, sameBytes } from './bytes';
 const comparedKeysMax = 32;
 
 /**
- * The keys of all open objects, to detect duplicates. Small objects, the most frequent, need no allocation: their keys are
- * on one stack, as extents in the buffer with their hashes.
+ * The keys of all open objects, to detect duplicates. Small objects, the most frequent, need no allocation: their keys
+ * are on one stack, as extents in the buffer with their hashes.
  */
 export class SeenKeys {
   private count = 0;

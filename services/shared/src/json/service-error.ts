@@ -2,8 +2,8 @@ import { invalid, ServiceError } from '../errors';
 import { JsonError } from './error';
 
 /**
- * The error for a caller whose JSON text was refused: MALFORMED_JSON if it is not JSON, otherwise VALIDATION_FAILED with
- * this message, and the rule that was broken at this path.
+ * The error for a caller whose JSON text was refused: MALFORMED_JSON if it is not JSON, otherwise VALIDATION_FAILED
+ * with this message, and the rule that was broken at this path.
  */
 export function fromJsonError(error: JsonError, message: string, path: string): ServiceError {
   switch (error.reason) {

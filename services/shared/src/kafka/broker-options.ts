@@ -19,7 +19,10 @@ export interface BrokerOptions {
   tls?: PemFiles | undefined;
 }
 
-/** The options that the settings describe; reads the files. Throws a ConfigError that names each setting that is missing or conflicts. */
+/**
+ * The options that the settings describe; reads the files. Throws a ConfigError that names each setting that is missing
+ * or conflicts.
+ */
 export function readBrokerOptions(settings: KafkaSettings, log: Logger): BrokerOptions {
   const { KAFKA_BROKERS: brokers } = settings;
   if (brokers === undefined) throw wrong('KAFKA_BROKERS', 'is needed when BUS is kafka');

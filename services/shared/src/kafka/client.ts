@@ -25,8 +25,8 @@ const connectionTimeoutMs = 3_000;
 const requestTimeoutMs = 10_000;
 const topicPollMs = 50;
 
-// After each response kafkajs sets a timer to look for pending requests, even if there are none, and then with a negative
-// delay, of which Node warns since 24. Nothing needs the timer then: a request that becomes pending sets it.
+// After each response kafkajs sets a timer to look for pending requests, even if there are none, and then with a
+// negative delay, of which Node warns since 24. Nothing needs the timer then: a request that becomes pending sets it.
 const scheduleCheck = Object.getOwnPropertyDescriptor(RequestQueue.prototype, 'scheduleCheckPendingRequests')!
   .value as () => void;
 RequestQueue.prototype.scheduleCheckPendingRequests = function (this: RequestQueue) {

@@ -21,8 +21,8 @@ export interface GroupOptions {
   loadOffsets: () => Promise<PartitionOffset[]>;
   onJoined: () => void;
   /**
-   * Processes messages of one partition, in order. May take any time while `isAssigned()`, and must then end soon. False:
-   * they were not processed, and are delivered again.
+   * Processes messages of one partition, in order. May take any time while `isAssigned()`, and must then end soon.
+   * False: they were not processed, and are delivered again.
    */
   onMessages: (messages: readonly ReceivedMessage[], from: Partition, isAssigned: () => boolean) => Promise<boolean>;
 }
@@ -113,8 +113,8 @@ export class GroupMember implements Member {
     // The group waits for a member that leaves while it joins until its session times out.
     await closeWithTimeout(this.starting);
     this.isStopped = true;
-    // During the first join a disconnect has no effect in kafkajs: the client would stay in the group, with partitions whose
-    // messages are not processed. So it follows the join, also one that takes longer than this waits.
+    // During the first join a disconnect has no effect in kafkajs: the client would stay in the group, with partitions
+    // whose messages are not processed. So it follows the join, also one that takes longer than this waits.
     await closeWithTimeout(this.starting.then(() => this.consumer.disconnect()));
   }
 
@@ -193,8 +193,8 @@ export class GroupMember implements Member {
       payload.resolveOffset(last.toString());
       const next = last + 1n;
       this.progressed({ topic, partition, next });
-      // For monitoring only. A coordinator that does not know this member (any more) refuses it, and the error would end
-      // kafkajs's consumer for good. The heartbeat below gets the same answer, and then joins again.
+      // For monitoring only. A coordinator that does not know this member (any more) refuses it, and the error would
+      // end kafkajs's consumer for good. The heartbeat below gets the same answer, and then joins again.
       const offsets = { topics: [{ topic, partitions: [{ partition, offset: next.toString() }] }] };
       await payload.commitOffsetsIfNecessary(offsets).catch(() => undefined);
       await heartbeat();

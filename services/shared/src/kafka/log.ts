@@ -4,8 +4,8 @@ import type { Logger } from '../logger';
 const kafkaError = 1;
 
 /**
- * Messages that kafkajs logs as errors in normal operation: a member joins, the broker is unreachable or has just started.
- * The users of the client log conditions that last.
+ * Messages that kafkajs logs as errors in normal operation: a member joins, the broker is unreachable or has just
+ * started. The users of the client log conditions that last.
  */
 const expected = [
   /^Response (Heartbeat|JoinGroup|SyncGroup|OffsetCommit|OffsetFetch|LeaveGroup|Metadata|Produce|Fetch|ListOffsets)\(/,

@@ -4,7 +4,9 @@ import type { KafkaMessage } from './messages';
 
 /** An idempotent producer. */
 export interface Sender {
-  /** Resolves when all brokers have all messages. After an error the outcome is unknown, and the sender must be closed. */
+  /**
+   * Resolves when all brokers have all messages. After an error the outcome is unknown, and the sender must be closed.
+   */
   send(messages: readonly KafkaMessage[]): Promise<void>;
   close(): Promise<void>;
 }

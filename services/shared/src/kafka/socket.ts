@@ -4,9 +4,9 @@ import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 const keepAliveDelayMs = 60_000;
 
 /**
- * A connection to a broker for kafkajs. After each failed attempt kafkajs calls `unref` on its socket, also on one that is
- * destroyed; Node then adds a listener for the connection each time, which never fires, and warns of a leak. So `unref` does
- * nothing on a socket that is not connected.
+ * A connection to a broker for kafkajs. After each failed attempt kafkajs calls `unref` on its socket, also on one that
+ * is destroyed; Node then adds a listener for the connection each time, which never fires, and warns of a leak. So
+ * `unref` does nothing on a socket that is not connected.
  */
 export function connectToBroker(to: {
   host: string;

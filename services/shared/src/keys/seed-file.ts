@@ -15,8 +15,8 @@ export class KeyFileError extends StartError {
 export const newSeed = (): string => `${generateMnemonic(wordlist, 256)}\n`;
 
 /**
- * The seed (64 bytes) of the mnemonic in a file that nobody but its owner has rights on, see `isPrivate`. Throws a KeyFileError, with what
- * `advice` says about a file that cannot be read.
+ * The seed (64 bytes) of the mnemonic in a file that nobody but its owner has rights on, see `isPrivate`. Throws a
+ * KeyFileError, with what `advice` says about a file that cannot be read.
  */
 export async function readSeedFile(
   path: string,
@@ -38,16 +38,16 @@ export async function readSeedFile(
 }
 
 /**
- * Whether nobody but the owner has rights on a file. The group may read what belongs to another user: a mounted secret belongs
- * to root, and is readable by a process without root's rights through its group only.
+ * Whether nobody but the owner has rights on a file. The group may read what belongs to another user: a mounted secret
+ * belongs to root, and is readable by a process without root's rights through its group only.
  */
 function isPrivate({ mode, uid }: Stats, userId: number | undefined): boolean {
   return (mode & 0o077) === 0 || (uid !== userId && (mode & 0o037) === 0);
 }
 
 /**
- * Returns whether it made the file. It is written and flushed under a temporary name, then linked to its own unless that exists. So there is never a
- * partial seed, and never a second one in its place.
+ * Returns whether it made the file. It is written and flushed under a temporary name, then linked to its own unless
+ * that exists. So there is never a partial seed, and never a second one in its place.
  */
 export async function makeSeedFile(path: string): Promise<boolean> {
   if (await exists(path)) return false;

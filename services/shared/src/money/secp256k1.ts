@@ -15,8 +15,8 @@ const inWebAssembly: Curve = {
 };
 
 /**
- * libsecp256k1 itself, five times as fast. Only the bindings are loaded: what the package uses without them is JavaScript with known
- * vulnerabilities. Undefined where it has no build for the platform.
+ * libsecp256k1 itself, five times as fast. Only the bindings are loaded: what the package uses without them is
+ * JavaScript with known vulnerabilities. Undefined where it has no build for the platform.
  */
 function nativeCurve(): Curve | undefined {
   try {
@@ -37,7 +37,9 @@ const usual = curves[0]!;
 
 const halfOrder = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n;
 
-/** Whether the half `s` of a signature r ‖ s is in its low form: each signature has a second one with the other form. */
+/**
+ * Whether the half `s` of a signature r ‖ s is in its low form: each signature has a second one with the other form.
+ */
 export const isLowS = (signature: Uint8Array): boolean =>
   BigInt(`0x${Buffer.from(signature.subarray(32, 64)).toString('hex')}`) <= halfOrder;
 
@@ -57,8 +59,8 @@ export function recoverPublicKey(
 }
 
 /**
- * Whether a signature r ‖ s of 64 bytes is that of a compressed public key for a digest of 32 bytes, in its low form: the other
- * form and whatever is no point, no number of the curve or of another length is not.
+ * Whether a signature r ‖ s of 64 bytes is that of a compressed public key for a digest of 32 bytes, in its low form:
+ * the other form and whatever is no point, no number of the curve or of another length is not.
  */
 export function isSignatureOf(
   publicKey: Uint8Array,

@@ -5,8 +5,8 @@ export const causeTime = (transfer: string): Date => new Date(parseInt(transfer.
 
 /**
  * The id of the transfer that a cause has, a UUID of version 8 (RFC 9562): the 48 bits of the time of the cause in
- * milliseconds, then 74 bits of SHA-256 over the kind and the cause. The same cause always has the same id, so that it moves
- * money once, and ids of one time are neighbours in the index.
+ * milliseconds, then 74 bits of SHA-256 over the kind and the cause. The same cause always has the same id, so that it
+ * moves money once, and ids of one time are neighbours in the index.
  *
  * @param at Of the cause; it must be the same each time.
  * @param kind Lower-case words.

@@ -29,8 +29,8 @@ export interface AnswerQueueEvents<Call> {
 
 /**
  * The answers of one stream that wait to be sent. What becomes ready in one turn of the event loop goes in one message:
- * first small answers, each in one frame, then one frame of a large one. Large answers take turns, so that none holds up
- * the others or the small ones. Nothing is handed over while `unsentBytesMax` bytes have not left.
+ * first small answers, each in one frame, then one frame of a large one. Large answers take turns, so that none holds
+ * up the others or the small ones. Nothing is handed over while `unsentBytesMax` bytes have not left.
  */
 export class AnswerQueue<Call extends PendingAnswer> {
   private small: Call[] = [];

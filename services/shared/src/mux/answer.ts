@@ -6,9 +6,9 @@ import { bytesHead, readOnlyBytes } from './codec';
 export type Parts = readonly Buffer[];
 
 /**
- * Encodes the answers of a method. A message with one field, of bytes, such as a page of documents, is not copied: it is
- * that Buffer behind a head of a few bytes, and the handler must not write to it again, as with direct calls. Every other
- * message is encoded by protobufjs.
+ * Encodes the answers of a method. A message with one field, of bytes, such as a page of documents, is not copied: it
+ * is that Buffer behind a head of a few bytes, and the handler must not write to it again, as with direct calls. Every
+ * other message is encoded by protobufjs.
  */
 export function partsSerializer(method: MethodDefinition<unknown, unknown>): (response: unknown) => Parts {
   const field = onlyBytesField(method);

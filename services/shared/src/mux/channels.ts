@@ -12,8 +12,8 @@ const addressesMax = 64;
 const avoidAfterSilenceMs = 5_000;
 
 /**
- * The streams to a service: one to each of its addresses, or `count` to its only one, on connections of their own so that what
- * stalls one does not stall all.
+ * The streams to a service: one to each of its addresses, or `count` to its only one, on connections of their own so
+ * that what stalls one does not stall all.
  */
 export class Channels<Item> {
   /** The first one reaches all addresses, the others have one stream each. */
@@ -35,7 +35,9 @@ export class Channels<Item> {
     return Math.max(this.options.count, this.groups[0].streams.size);
   }
 
-  /** The stream with the fewest calls that has room, opened if need be; among those with as few the least recently used. */
+  /**
+   * The stream with the fewest calls that has room, opened if need be; among those with as few the least recently used.
+   */
   leastLoaded(nowMs: number): Stream<Item> | undefined {
     let best: Stream<Item> | undefined;
     let bestLoad = Infinity;
@@ -54,7 +56,9 @@ export class Channels<Item> {
     return best;
   }
 
-  /** A call that was sent on this stream has timed out. If nothing has arrived since, the other streams are preferred. */
+  /**
+   * A call that was sent on this stream has timed out. If nothing has arrived since, the other streams are preferred.
+   */
   timedOut(stream: Stream<Item>, sentAtMs: number): void {
     if (stream.lastReceivedMs < sentAtMs) stream.avoidUntilMs = Date.now() + avoidAfterSilenceMs;
   }

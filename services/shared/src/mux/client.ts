@@ -27,7 +27,10 @@ export interface MuxClientCounts {
 }
 
 export interface MuxClientOptions {
-  /** Streams to a service with one address, each on a connection of its own; with several addresses there is one to each. */
+  /**
+   * Streams to a service with one address, each on a connection of its own; with several addresses there is one to
+   * each.
+   */
   streams?: number;
   /** A stream is renewed after this time, a fifth more or less, so that copies of a service share the load. */
   renewAfterMs?: number;

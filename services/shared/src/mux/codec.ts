@@ -4,8 +4,8 @@ import type { Frame } from '../gen/granary/mux/v1/Frame';
 import type { Failure } from '../rpc/status';
 
 /**
- * Encodes and decodes the messages of protos/mux/v1/mux.proto. The wire format is that of protobufjs (the tests decode each
- * with the other), but a payload is copied once when it is sent, and not at all when it is received.
+ * Encodes and decodes the messages of protos/mux/v1/mux.proto. The wire format is that of protobufjs (the tests decode
+ * each with the other), but a payload is copied once when it is sent, and not at all when it is received.
  */
 
 /** A message to be sent; what is left out is empty. */
@@ -24,7 +24,9 @@ export interface OutgoingFrame {
   failure?: Failure;
 }
 
-/** The wire types of protobuf that are used: the low three bits of a tag; the other bits are the number of the field. */
+/**
+ * The wire types of protobuf that are used: the low three bits of a tag; the other bits are the number of the field.
+ */
 const varint = 0;
 const delimited = 2;
 
@@ -208,8 +210,8 @@ interface Cursor {
 }
 
 /**
- * The batch in `bytes`, which must not be written to again: requests and payloads are views of it, and keep it in memory.
- * Unknown fields, of a later release, are skipped. Throws when it is not a protobuf message.
+ * The batch in `bytes`, which must not be written to again: requests and payloads are views of it, and keep it in
+ * memory. Unknown fields, of a later release, are skipped. Throws when it is not a protobuf message.
  */
 export function decodeBatch(bytes: Buffer): Batch {
   const batch: Batch = { calls: [], cancelled: [], frames: [], goingAway: false };

@@ -5,14 +5,15 @@ import { decodeBatch, encodeBatch, type OutgoingBatch } from './codec';
 const { Stream } = loadService<MuxDefinition>('mux', 'Mux');
 
 /**
- * The multiplexer sends many calls on one stream (see protos/mux/v1/mux.proto). This file is what both ends agree on. The
- * client's end is client.ts (calls, their order and the window) over channels.ts (streams and connections), the server's
- * is server.ts over session.ts (calls) and answer-queue.ts. Only grpc/client.ts and grpc/server.ts use them.
+ * The multiplexer sends many calls on one stream (see protos/mux/v1/mux.proto). This file is what both ends agree on.
+ * The client's end is client.ts (calls, their order and the window) over channels.ts (streams and connections), the
+ * server's is server.ts over session.ts (calls) and answer-queue.ts. Only grpc/client.ts and grpc/server.ts use them.
  */
 export const muxDefinition = {
   Stream: {
     ...Stream,
-    // The client of grpc-js copies a message into its frame in a later turn of the event loop, so each needs its own buffer.
+    // The client of grpc-js copies a message into its frame in a later turn of the event loop, so each needs its own
+    // buffer.
     requestSerialize: (batch: OutgoingBatch) => encodeBatch(batch),
     requestDeserialize: decodeBatch,
     // Its server copies a message into its frame at once (`serializeMessage`).
@@ -39,8 +40,8 @@ export const frameBytes = 64 * 1024;
 export const messageBytes = 64 * 1024;
 
 /**
- * The back-pressure of both ends: while more bytes than this have been handed to HTTP/2 and not been sent, nothing more is
- * handed over. It waits in our own queues, where it can still be cancelled and ordered.
+ * The back-pressure of both ends: while more bytes than this have been handed to HTTP/2 and not been sent, nothing more
+ * is handed over. It waits in our own queues, where it can still be cancelled and ordered.
  */
 export const unsentBytesMax = 256 * 1024;
 

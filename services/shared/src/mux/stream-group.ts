@@ -35,9 +35,9 @@ const avoidAfterBreakMs = 1_000;
 const { path: streamPath, requestSerialize, responseDeserialize } = muxDefinition.Stream;
 
 /**
- * Streams over one client of gRPC, which connects to all addresses of a service and opens streams on them in turn. So a search
- * opens one stream after the other, until it comes to an address for the second time: every address then has a stream. Streams
- * of a certain age are replaced by those of a search.
+ * Streams over one client of gRPC, which connects to all addresses of a service and opens streams on them in turn. So a
+ * search opens one stream after the other, until it comes to an address for the second time: every address then has a
+ * stream. Streams of a certain age are replaced by those of a search.
  */
 export class StreamGroup<Item> {
   /** Those that take calls. */
@@ -200,7 +200,8 @@ function connect({ address, channelOptions, own }: StreamGroupOptions): GrpcClie
     // Otherwise the groups would share a connection, and what stalls one would stall all.
     'grpc.use_local_subchannel_pool': 1,
     'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
-    // grpc-js would buffer what has been sent in order to retry it; calls are retried in grpc/client.ts, where they may be.
+    // grpc-js would buffer what has been sent in order to retry it; calls are retried in grpc/client.ts, where they may
+    // be.
     'grpc.enable_retries': 0,
     'grpc-node.flow_control_window': 1024 * 1024,
   });

@@ -1,14 +1,14 @@
 import { windowItems } from './protocol';
 
 /**
- * The share of the window, and of the queue, that one app may use, so that other apps need not wait. Calls without an app
- * (the empty key) are exempt.
+ * The share of the window, and of the queue, that one app may use, so that other apps need not wait. Calls without an
+ * app (the empty key) are exempt.
  */
 export const shareOfOneApp = 1 / 4;
 
 /**
- * The calls of a client that have been sent and not answered, in total and by app. Those on draining streams count. Not a
- * FairScheduler: calls do not start one by one, but as many at once from the FairQueue as fit into a message.
+ * The calls of a client that have been sent and not answered, in total and by app. Those on draining streams count. Not
+ * a FairScheduler: calls do not start one by one, but as many at once from the FairQueue as fit into a message.
  */
 export class InFlightWindow {
   private readonly byKey = new Map<string, number>();

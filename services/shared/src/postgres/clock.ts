@@ -33,7 +33,10 @@ export async function databaseTime(db: Queryable): Promise<Date> {
   return (await row<{ at: Date }>(db, sql`select clock_timestamp() as at`))!.at;
 }
 
-/** Measures the database's clock, now and every few seconds. Throws a ConfigError when that of this process differs much. */
+/**
+ * Measures the database's clock, now and every few seconds. Throws a ConfigError when that of this process differs
+ * much.
+ */
 export async function openDatabaseClock(pool: Pool): Promise<DatabaseClock> {
   let measured = await measure(pool);
   const now = () => new Date(performance.now() + measured.offsetMs);

@@ -19,8 +19,8 @@ export interface CopyIn {
 
 /**
  * A COPY of rows into a table, the cheapest way to insert many: no plan, no parameters, whole pages at a time. The
- * format is binary, so bytes are sent as they are. `writeRow` writes each of the named columns as one field. Runs sliced,
- * with priority over other long tasks, because a COPY is part of a transaction.
+ * format is binary, so bytes are sent as they are. `writeRow` writes each of the named columns as one field. Runs
+ * sliced, with priority over other long tasks, because a COPY is part of a transaction.
  */
 export async function copyInto<T>(
   table: Sql,

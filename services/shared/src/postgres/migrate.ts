@@ -77,7 +77,9 @@ function assertUnchanged(migration: Migration, applied: string): void {
   throw new StartError(`The migration ${migration.name} was changed after it had been applied. Put the original back`);
 }
 
-/** Waits for another copy that migrates as long as one of its migrations may take; a migration itself does not wait so. */
+/**
+ * Waits for another copy that migrates as long as one of its migrations may take; a migration itself does not wait so.
+ */
 export async function lockMigrations(tx: Connection): Promise<void> {
   await tx.query('set local lock_timeout = 0');
   await tx.query(`select pg_advisory_xact_lock(${migrationLock})`);

@@ -12,7 +12,9 @@ export interface PoolWire {
 
 const prepared = new WeakMap<PoolWire, PreparedStatements>();
 
-/** Records a use of a named statement on a connection. Returns the name of another one that the sender must close first. */
+/**
+ * Records a use of a named statement on a connection. Returns the name of another one that the sender must close first.
+ */
 export function usePrepared(wire: PoolWire, name: string): string | undefined {
   let statements = prepared.get(wire);
   if (!statements) prepared.set(wire, (statements = new PreparedStatements()));
@@ -59,8 +61,8 @@ interface ClientState {
 }
 
 /**
- * The client of our pools. Of the statements with names, each connection keeps the most recently used prepared. A server
- * that has fallen silent is noticed by `isSilent`, and never delays `end`.
+ * The client of our pools. Of the statements with names, each connection keeps the most recently used prepared. A
+ * server that has fallen silent is noticed by `isSilent`, and never delays `end`.
  */
 export class PreparingClient extends pg.Client {
   /** Replaces the statement timeout of the pool for `isSilent`. */
@@ -75,8 +77,8 @@ export class PreparingClient extends pg.Client {
   }
 
   /**
-   * Called every `periodMs`: whether a query has been under way, without a byte sent or received, for `graceMs` longer than
-   * its statements may take. Counted in periods, so that a pause of this process counts as one.
+   * Called every `periodMs`: whether a query has been under way, without a byte sent or received, for `graceMs` longer
+   * than its statements may take. Counted in periods, so that a pause of this process counts as one.
    */
   isSilent(periodMs: number, statementTimeoutMs: number, graceMs: number): boolean {
     const { connection, readyForQuery } = this.#state();

@@ -8,7 +8,8 @@ const preparedMax = 256;
 
 /**
  * The names under which statements are prepared, so that Postgres parses and plans each once per connection. A rare
- * statement has none. Names are made of the text, which has no values, so a forgotten statement gets the same name again.
+ * statement has none. Names are made of the text, which has no values, so a forgotten statement gets the same name
+ * again.
  */
 export class StatementNames {
   /** The least recently used is first, once as many are known as may be. */
@@ -51,7 +52,9 @@ export class PreparedStatements {
     return this.#names.has(name);
   }
 
-  /** Records a use of a statement. Returns the name of the least recently used one where it must be closed to make room. */
+  /**
+   * Records a use of a statement. Returns the name of the least recently used one where it must be closed to make room.
+   */
   use(name: string): string | undefined {
     if (!this.#names.delete(name) && this.#names.size >= preparedMax) {
       const oldest = this.#names.values().next().value!;

@@ -10,10 +10,10 @@ interface Change {
 }
 
 /**
- * Gives the role of a service its rights on what this role, the owner, has migrated: of each table and sequence those that the
- * owner has itself, so a right that a migration has revoked from the owner binds the service too. What the service's role
- * owns, from the time when it migrated by itself, becomes the owner's. Repeatable, without a moment in which a running
- * service lacks a right. Throws a StartError when there is no such role, or when this role is that one.
+ * Gives the role of a service its rights on what this role, the owner, has migrated: of each table and sequence those
+ * that the owner has itself, so a right that a migration has revoked from the owner binds the service too. What the
+ * service's role owns, from the time when it migrated by itself, becomes the owner's. Repeatable, without a moment in
+ * which a running service lacks a right. Throws a StartError when there is no such role, or when this role is that one.
  */
 export async function grantRights(pool: Pool, role: string): Promise<void> {
   await assertOtherRole(pool, role);
@@ -39,7 +39,9 @@ async function assertOtherRole(pool: Pool, role: string): Promise<void> {
   }
 }
 
-/** Only the command `migrate` writes the list of applied migrations. Sequences of identity columns follow their tables. */
+/**
+ * Only the command `migrate` writes the list of applied migrations. Sequences of identity columns follow their tables.
+ */
 async function missingRights(pool: Pool, role: string): Promise<Change[]> {
   return rows<Change>(
     pool,

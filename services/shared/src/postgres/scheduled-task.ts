@@ -20,10 +20,10 @@ export interface ScheduledTaskOptions {
 const acquireEveryMs = 15_000;
 
 /**
- * Runs a task periodically, in one process of the service at a time and as often as if there were only one: by a lease in
- * the database, which nobody can take between the runs. A process that is paused and does not know that its lease has
- * expired may run the task concurrently with another, so a run must be harmless beside another; the lease only saves
- * work. A failure is logged, and the task runs again at its next time.
+ * Runs a task periodically, in one process of the service at a time and as often as if there were only one: by a lease
+ * in the database, which nobody can take between the runs. A process that is paused and does not know that its lease
+ * has expired may run the task concurrently with another, so a run must be harmless beside another; the lease only
+ * saves work. A failure is logged, and the task runs again at its next time.
  */
 export function startScheduledTask(options: ScheduledTaskOptions): { stop(): Promise<void> } {
   const { pool, log, name, everyMs, run, leaseMs = 30_000 } = options;

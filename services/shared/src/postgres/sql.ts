@@ -6,8 +6,8 @@ export class Sql {
   ) {}
 
   /**
-   * The text with numbered parameters, and their values in order. Nested statements are flattened. `first` are the values of
-   * parameters whose numbers the text has already.
+   * The text with numbered parameters, and their values in order. Nested statements are flattened. `first` are the
+   * values of parameters whose numbers the text has already.
    */
   compile(first: readonly unknown[] = []): { text: string; values: unknown[] } {
     const values = [...first];

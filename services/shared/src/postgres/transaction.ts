@@ -50,9 +50,9 @@ interface LastSteps<T> {
 }
 
 /**
- * A transaction in two round trips: the `first` steps are sent with BEGIN, and the `last` steps of `work` with COMMIT. A
- * step that fails rolls back, like an error of `work`. Throws CommitUnknownError when the connection was lost after the
- * last steps were sent, because COMMIT was sent with them.
+ * A transaction in two round trips: the `first` steps are sent with BEGIN, and the `last` steps of `work` with COMMIT.
+ * A step that fails rolls back, like an error of `work`. Throws CommitUnknownError when the connection was lost after
+ * the last steps were sent, because COMMIT was sent with them.
  */
 export function pipelinedTransaction<T>(
   pool: Pool,
@@ -76,8 +76,9 @@ export function pipelinedTransaction<T>(
 }
 
 /**
- * A transaction in one round trip: the steps are sent between BEGIN and COMMIT; gives their answers. The error of a step
- * that fails is thrown, after a rollback. Throws CommitUnknownError when the connection was lost, because COMMIT was sent with the steps.
+ * A transaction in one round trip: the steps are sent between BEGIN and COMMIT; gives their answers. The error of a
+ * step that fails is thrown, after a rollback. Throws CommitUnknownError when the connection was lost, because COMMIT
+ * was sent with the steps.
  */
 export function singleRoundTripTransaction(pool: Pool, steps: readonly Step[]): Promise<StepAnswer[]> {
   return onConnection(pool, async (tx, isLost) => {
@@ -135,8 +136,8 @@ async function commit(isLost: IsLost, send: () => Promise<StepAnswer[]>): Promis
     // Nothing was sent.
     if (error instanceof TypeError || error instanceof RangeError) throw error;
     if (sqlState(error) === undefined || isConnectionError(error)) throw new CommitUnknownError(error);
-    // The refusal is definite if Postgres executes the next statement; if it is lost too, the error may have been raised
-    // after the commit record was written.
+    // The refusal is definite if Postgres executes the next statement; if it is lost too, the error may have been
+    // raised after the commit record was written.
     throw new CommitRefused('COMMIT was refused', { cause: error });
   });
   // Postgres completes COMMIT of a failed transaction as ROLLBACK, without an error.

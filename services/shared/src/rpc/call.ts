@@ -36,8 +36,8 @@ export async function runHandler(
 }
 
 /**
- * Runs a handler for a caller in the same process, which waits no longer than the deadline. The deadline also aborts the
- * signal of the call, as it does over the network.
+ * Runs a handler for a caller in the same process, which waits no longer than the deadline. The deadline also aborts
+ * the signal of the call, as it does over the network.
  */
 export function runWithinDeadline(
   handler: AnyHandler,

@@ -79,12 +79,14 @@ function firstDetails(details: ErrorDetails): ErrorDetails {
   return kept;
 }
 
-/** The message of grpc-js for a stream that ended without a status: the connection or the server failed, not the call. */
+/**
+ * The message of grpc-js for a stream that ended without a status: the connection or the server failed, not the call.
+ */
 const streamReset = /^Received RST_STREAM with code /;
 
 /**
- * The inverse of `toStatus`, for clients. An error without a reason comes from the transport: a stream that was reset or a
- * connection that was closed is UNAVAILABLE, and the outcome of the call is unknown.
+ * The inverse of `toStatus`, for clients. An error without a reason comes from the transport: a stream that was reset
+ * or a connection that was closed is UNAVAILABLE, and the outcome of the call is unknown.
  */
 export function fromStatus(error: GrpcError): ServiceError {
   const code = (status[error.code] ?? 'INTERNAL') as StatusName;

@@ -8,7 +8,9 @@ export interface DatabaseSettings {
   DATABASE_PASSWORD_FILE?: string | undefined;
 }
 
-/** Where the database is, for pools. Throws a ConfigError when the password is given twice, or its file cannot be read. */
+/**
+ * Where the database is, for pools. Throws a ConfigError when the password is given twice, or its file cannot be read.
+ */
 export function databaseOf({
   DATABASE_URL: url,
   DATABASE_PASSWORD_FILE: passwordFile,

@@ -64,14 +64,16 @@ function findingOf(found: Look<Finding>): Finding {
 }
 
 /**
- * Whether a database answers, accepts writes, and has them on a standby before they are acknowledged, if it has standbys: those
- * with a slot, and those that this role may see. With names of synchronous standbys a commit waits for one of them.
+ * Whether a database answers, accepts writes, and has them on a standby before they are acknowledged, if it has
+ * standbys: those with a slot, and those that this role may see. With names of synchronous standbys a commit waits for
+ * one of them.
  */
 export function databaseCheck(pool: Pool): Check {
   return async () => {
     const found = await row<{ read_only: boolean; loses_writes: boolean }>(
       pool,
-      // read_only is on in a standby, and where default_transaction_read_only is on. A base backup has a temporary slot.
+      // read_only is on in a standby, and where default_transaction_read_only is on. A base backup has a temporary
+      // slot.
       sql`select current_setting('transaction_read_only')::boolean as read_only,
         (current_setting('synchronous_standby_names') = '' or current_setting('synchronous_commit') in ('local', 'off'))
           and (exists (select from pg_replication_slots where slot_type = 'physical' and active and not temporary)

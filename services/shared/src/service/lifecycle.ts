@@ -44,8 +44,8 @@ export function interruptedBySignal(graceMs: number): CancelSignal {
 }
 
 /**
- * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends once nothing is left to
- * do, and at the latest by an unreferenced timer. `start` gets a signal that aborts when the process is to end; with
+ * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends once nothing is left
+ * to do, and at the latest by an unreferenced timer. `start` gets a signal that aborts when the process is to end; with
  * `interruptedMs` a start that has not ended so long after that is cut off.
  */
 export async function runUntilSignalled(
@@ -81,8 +81,8 @@ export async function runUntilSignalled(
 }
 
 /**
- * Ends a process whose start, or whose command, has failed: a sentence on standard error for what the operator can mend, else
- * a log line with the stack.
+ * Ends a process whose start, or whose command, has failed: a sentence on standard error for what the operator can
+ * mend, else a log line with the stack.
  */
 export function endWithError(log: Logger, error: unknown): void {
   process.exitCode = 1;

@@ -16,8 +16,9 @@ const migrateConfig = commonConfig.pick({ DATABASE_URL: true, DATABASE_PASSWORD_
 });
 
 /**
- * The command `migrate` of a service: brings the schema of its database up to date, stores the settings of all copies, and ends. With `interrupted` it waits for
- * a database that cannot be reached, until that aborts. Throws when it cannot.
+ * The command `migrate` of a service: brings the schema of its database up to date, stores the settings of all copies,
+ * and ends. With `interrupted` it waits for a database that cannot be reached, until that aborts. Throws when it
+ * cannot.
  */
 export async function runMigrations(
   name: string,

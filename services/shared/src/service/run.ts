@@ -15,8 +15,8 @@ const interruptedStartMs = 1_000;
 export type Commands = Readonly<Record<string, (environment: Environment, log: Logger) => Promise<void>>>;
 
 /**
- * The body of the `main.ts` of a service: reads its configuration, starts it, runs until a signal or a failure. With a schema
- * the program also has the command `migrate`.
+ * The body of the `main.ts` of a service: reads its configuration, starts it, runs until a signal or a failure. With a
+ * schema the program also has the command `migrate`.
  */
 export async function runService<S extends z.ZodObject>(
   name: string,
@@ -57,8 +57,8 @@ const foreign =
   /^(OTEL|NODE|NPM|KUBERNETES|LC|XDG|SSL|AWS|GIT|JAVA|GRANARY_TEST)_|^(HOSTNAME|HOSTTYPE|SHELL|PATH|HOME|LANG|TERM|USER)$/i;
 
 /**
- * A sentence for each variable of the environment that resembles a setting but is not one, and for each of `ownNames`, which
- * only Granary reads, that is none.
+ * A sentence for each variable of the environment that resembles a setting but is not one, and for each of `ownNames`,
+ * which only Granary reads, that is none.
  */
 export function misspeltSettings(
   names: readonly string[],

@@ -8,7 +8,10 @@ import type { Pool } from '../postgres/pool';
 import { unreadableTables } from '../postgres/rights';
 import { NotAvailableError } from '../start-error';
 
-/** For a failure while the schema is looked at or changed, all of which is repeatable: throws a NotAvailableError where Postgres has gone. */
+/**
+ * For a failure while the schema is looked at or changed, all of which is repeatable: throws a NotAvailableError where
+ * Postgres has gone.
+ */
 export function explainUnreachable(cause: unknown): never {
   if (!isUnreachable(cause)) throw cause;
   throw new NotAvailableError('The database has gone while its schema was brought up to date.', { cause });
@@ -23,8 +26,9 @@ export interface Schema {
   /** The tables of kept answers, see idempotency/migrations.ts. */
   idempotency?: boolean;
   /**
-   * Stores those settings of the service that count for all of its copies. Called by the command `migrate`, where copies do not
-   * migrate: one of an earlier release that is restarted during an upgrade must not store its own again. Repeatable.
+   * Stores those settings of the service that count for all of its copies. Called by the command `migrate`, where
+   * copies do not migrate: one of an earlier release that is restarted during an upgrade must not store its own again.
+   * Repeatable.
    */
   storeSettings?: (pool: Pool, environment: Environment) => Promise<void>;
 }
@@ -49,8 +53,8 @@ export async function migrateSchema(pool: Pool, schema: Schema): Promise<void> {
 }
 
 /**
- * Throws a NotAvailableError while migrations of the schema are missing, or the rights of this role on them. A newer schema is
- * accepted.
+ * Throws a NotAvailableError while migrations of the schema are missing, or the rights of this role on them. A newer
+ * schema is accepted.
  */
 export async function assertSchema(pool: Pool, schema: Schema): Promise<void> {
   const unreadable = await unreadableTables(pool);

@@ -5,7 +5,8 @@ const charactersPerTypo = 4;
 const typosMax = 3;
 
 /**
- * The known name that `name` misspells: the nearest one by edit distance, if it is near enough. Undefined for a known name.
+ * The known name that `name` misspells: the nearest one by edit distance, if it is near enough. Undefined for a known
+ * name.
  */
 export function misspeltName(name: string, known: readonly string[]): string | undefined {
   if (known.includes(name)) return undefined;

@@ -87,8 +87,8 @@ export interface RunningService extends Running {
 }
 
 /**
- * Checks Postgres, and brings the schema up to date or checks that it is. Repeatable. Throws a NotAvailableError when Postgres
- * is gone or migrations that another process runs are missing.
+ * Checks Postgres, and brings the schema up to date or checks that it is. Repeatable. Throws a NotAvailableError when
+ * Postgres is gone or migrations that another process runs are missing.
  */
 async function prepareDatabase(
   pool: Pool,
@@ -111,8 +111,8 @@ async function prepareDatabase(
 }
 
 /**
- * Starts a service with a database: pool, safety checks of Postgres, schema, its own parts, gRPC server with health. Stops in
- * reverse order, after it has served for another DRAIN_DELAY_MS.
+ * Starts a service with a database: pool, safety checks of Postgres, schema, its own parts, gRPC server with health.
+ * Stops in reverse order, after it has served for another DRAIN_DELAY_MS.
  */
 export async function startService(
   name: ServiceName,

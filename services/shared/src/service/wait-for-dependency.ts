@@ -12,9 +12,9 @@ export class StartInterruptedError extends Error {
 }
 
 /**
- * Repeats a step of the start for as long as it throws a NotAvailableError, with one line in the log every 10 s. Any other
- * error of the step is thrown. Throws a StartInterruptedError once `interrupted` aborts. Without `interrupted` the step
- * runs once.
+ * Repeats a step of the start for as long as it throws a NotAvailableError, with one line in the log every 10 s. Any
+ * other error of the step is thrown. Throws a StartInterruptedError once `interrupted` aborts. Without `interrupted`
+ * the step runs once.
  */
 export async function waitForDependency<T>(
   log: Logger,

@@ -39,8 +39,8 @@ export interface MetricsServer {
 }
 
 /**
- * Serves `/metrics`, and `/livez` and `/readyz` for the probes of an orchestrator, for GET and HEAD on a port of its own,
- * without authentication: the network decides who reaches it. Throws a ConfigError when the port is not available.
+ * Serves `/metrics`, and `/livez` and `/readyz` for the probes of an orchestrator, for GET and HEAD on a port of its
+ * own, without authentication: the network decides who reaches it. Throws a ConfigError when the port is not available.
  */
 export async function startMetricsServer(
   listen: string,

@@ -17,7 +17,9 @@ export type Sample = readonly [labels: readonly string[], value: number];
 
 type Lines = (into: string[]) => void;
 
-/** Metrics that are collected at each scrape. All sources are read concurrently; one that fails or is late is omitted. */
+/**
+ * Metrics that are collected at each scrape. All sources are read concurrently; one that fails or is late is omitted.
+ */
 export interface Source {
   families: ReadonlyArray<Family & { type: 'gauge' | 'counter' }>;
   /** Samples by the name of the family. */

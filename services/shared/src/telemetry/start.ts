@@ -11,8 +11,8 @@ export interface Telemetry {
 }
 
 /**
- * Starts the telemetry that the settings ask for: metrics and probes over HTTP, traces to the exporter of `OTEL_*`. `name` is the
- * service name of the traces unless `OTEL_SERVICE_NAME` gives another.
+ * Starts the telemetry that the settings ask for: metrics and probes over HTTP, traces to the exporter of `OTEL_*`.
+ * `name` is the service name of the traces unless `OTEL_SERVICE_NAME` gives another.
  */
 export async function startTelemetry(
   name: string,

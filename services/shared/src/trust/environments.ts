@@ -2,8 +2,8 @@ import { callersOf, serviceNames, type ServiceName } from './services';
 import { callKey, secretOf } from './token';
 
 /**
- * The settings that let each service authenticate itself, with the keys of its own callers only: for launchers of several
- * processes. The secrets are derived from one that no service gets.
+ * The settings that let each service authenticate itself, with the keys of its own callers only: for launchers of
+ * several processes. The secrets are derived from one that no service gets.
  */
 export function trustEnvironments(rootSecret: string): Record<ServiceName, Record<string, string>> {
   const keyFrom = (caller: ServiceName, callee: ServiceName) =>

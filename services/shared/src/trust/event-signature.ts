@@ -3,11 +3,11 @@ import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
 
 /**
- * Events are signed by the service that publishes them, once for each service that reads them, with a key derived from the
- * one that the two share for calls (see token.ts): a reader can verify events, and can forge them only for itself.
+ * Events are signed by the service that publishes them, once for each service that reads them, with a key derived from
+ * the one that the two share for calls (see token.ts): a reader can verify events, and can forge them only for itself.
  *
- * A signature is `<key id>.<MAC in base64url>`. There is one for each key, separated by commas: a reader has an old and a
- * new key while its secret is being rotated.
+ * A signature is `<key id>.<MAC in base64url>`. There is one for each key, separated by commas: a reader has an old and
+ * a new key while its secret is being rotated.
  */
 export interface EventSigner {
   /** Signatures of an event for these readers. Throws a ConfigError when this service has no keys of readers. */

@@ -17,8 +17,9 @@ const checkIntervalMs = 10_000;
 const names = ['ca', 'cert', 'key'] as const;
 
 /**
- * The PEM files of one end of TLS connections. They may be replaced while the process runs, as a certificate is before it
- * expires: new connections then use the new ones. Files that cannot be read or do not belong together change nothing.
+ * The PEM files of one end of TLS connections. They may be replaced while the process runs, as a certificate is before
+ * it expires: new connections then use the new ones. Files that cannot be read or do not belong together change
+ * nothing.
  */
 export class PemFiles {
   private pem: Pem;

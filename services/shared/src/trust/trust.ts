@@ -42,9 +42,9 @@ export interface ServerTrust {
 }
 
 /**
- * Reads the settings: either one INTERNAL_SECRET that all services share, or a SERVICE_SECRET of its own and the keys of
- * TRUSTED_CALLERS. A process whose services call each other directly needs neither until one of them listens. Throws a
- * ConfigError, which never contains a value.
+ * Reads the settings: either one INTERNAL_SECRET that all services share, or a SERVICE_SECRET of its own and the keys
+ * of TRUSTED_CALLERS. A process whose services call each other directly needs neither until one of them listens. Throws
+ * a ConfigError, which never contains a value.
  */
 export function openTrust(
   service: ServiceName,

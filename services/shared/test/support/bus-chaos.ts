@@ -64,9 +64,9 @@ const restTimeoutMs = 240_000;
 const silent = { info: () => undefined, warn: () => undefined };
 
 /**
- * 24 writers with rollbacks, and kill -9 of random targets, each kind of them at least once, until there are enough writes and kills. Then waits until no
- * event is pending, and compares what was applied with what the writers recorded. Rejects when Postgres or another target
- * does not come back.
+ * 24 writers with rollbacks, and kill -9 of random targets, each kind of them at least once, until there are enough
+ * writes and kills. Then waits until no event is pending, and compares what was applied with what the writers recorded.
+ * Rejects when Postgres or another target does not come back.
  */
 export async function causeChaos({ broker, events, kills, everyMs, random }: ChaosOptions): Promise<ChaosResult> {
   const dataDir = await mkdtemp(join(tmpdir(), `granary-test-${process.pid}-`));
@@ -119,7 +119,9 @@ export async function causeChaos({ broker, events, kills, everyMs, random }: Cha
   }
 }
 
-/** Cuts the writers' connections at some commits, alternately before Postgres receives them and after it has answered. */
+/**
+ * Cuts the writers' connections at some commits, alternately before Postgres receives them and after it has answered.
+ */
 function cutSome(): () => CommitFate {
   let commits = 0;
   return () => {
@@ -143,7 +145,10 @@ interface KillerOptions {
   random: () => number;
 }
 
-/** Kills a random running target `kills` times; the last times one of a kind of which none was killed, if there is such a kind. */
+/**
+ * Kills a random running target `kills` times; the last times one of a kind of which none was killed, if there is such
+ * a kind.
+ */
 function startKiller(all: Partial<Record<VictimKind, Victim>>, options: KillerOptions): Killer {
   const { kills, everyMs, ended, random } = options;
   const killed: ChaosResult['killed'] = {};
@@ -229,7 +234,10 @@ interface WritesOptions {
   random: () => number;
 }
 
-/** Lets the writers write until there are so many events and the killer is done. Throws when that does not happen in time. */
+/**
+ * Lets the writers write until there are so many events and the killer is done. Throws when that does not happen in
+ * time.
+ */
 async function writeWhile(ledger: Ledger, killer: Killer, options: WritesOptions): Promise<void> {
   const { events, aboutMs, ended, random } = options;
   let written = 0;
@@ -251,8 +259,8 @@ async function writeWhile(ledger: Ledger, killer: Killer, options: WritesOptions
 }
 
 /**
- * Waits until no event is in transit: the consumer has reached the end of the outbox, or the relay has, and the consumer
- * the end of each partition. An event that is applied twice has been applied twice by then.
+ * Waits until no event is in transit: the consumer has reached the end of the outbox, or the relay has, and the
+ * consumer the end of each partition. An event that is applied twice has been applied twice by then.
  */
 async function untilAtRest(publisher: Pool, subscriber: Pool, bus: KafkaBus | undefined): Promise<void> {
   const positionOf = async (pool: Pool, from: Sql) =>

@@ -33,8 +33,8 @@ export class Ledger {
   private readonly writes: Write[] = [];
 
   /**
-   * `writers`: what the writers use, one connection each; `publisher`: the same database, to look at in the end; `random`
-   * chooses what is written.
+   * `writers`: what the writers use, one connection each; `publisher`: the same database, to look at in the end;
+   * `random` chooses what is written.
    */
   constructor(
     private readonly writers: Pool,

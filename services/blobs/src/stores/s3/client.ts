@@ -98,8 +98,8 @@ export class S3Bucket {
   }
 
   /**
-   * Creates the bucket if it is missing. Throws a NotAvailableError while the store cannot be reached or the bucket is missing
-   * and may not be created, a ConfigError when the store refuses the keys.
+   * Creates the bucket if it is missing. Throws a NotAvailableError while the store cannot be reached or the bucket is
+   * missing and may not be created, a ConfigError when the store refuses the keys.
    */
   async ensure(): Promise<void> {
     const { bucket, endpoint } = this.options;
@@ -243,8 +243,8 @@ export class S3Bucket {
   }
 
   /**
-   * The checksum that the store verifies. Without TLS that is the SHA-256 in the signature; over TLS the client does not
-   * sign the payload, so it carries a Content-MD5.
+   * The checksum that the store verifies. Without TLS that is the SHA-256 in the signature; over TLS the client does
+   * not sign the payload, so it carries a Content-MD5.
    */
   private digest(bytes: Buffer): Record<string, string> {
     return this.client.enableSHA256 ? {} : { 'Content-MD5': createHash('md5').update(bytes).digest('base64') };

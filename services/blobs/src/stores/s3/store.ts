@@ -26,10 +26,10 @@ const bufferTimeoutMs = 10_000;
 const presignedLifetimeS = 300;
 
 /**
- * An object store in a bucket of S3, MinIO or a compatible service, shared by any number of processes. Below the prefix,
- * `objects/` holds the objects by random keys, `uploads/` a marker for each multipart upload, `owner` the id of the
- * owning database, and `probe/` the objects of health checks. Creates a missing bucket. Throws a ConfigError when it
- * cannot be used, a NotAvailableError when it is not there now.
+ * An object store in a bucket of S3, MinIO or a compatible service, shared by any number of processes. Below the
+ * prefix, `objects/` holds the objects by random keys, `uploads/` a marker for each multipart upload, `owner` the id of
+ * the owning database, and `probe/` the objects of health checks. Creates a missing bucket. Throws a ConfigError when
+ * it cannot be used, a NotAvailableError when it is not there now.
  */
 export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore> {
   const { prefix } = options;

@@ -7,7 +7,9 @@ import type { ReceivedObject } from '../store';
 export interface Destination {
   /** The key of the object; it was never used before. */
   key: string;
-  /** The key of an empty object that exists while a multipart upload of `key` may be open. Sweeps find uploads by it. */
+  /**
+   * The key of an empty object that exists while a multipart upload of `key` may be open. Sweeps find uploads by it.
+   */
   markerKey: string;
 }
 
@@ -90,7 +92,9 @@ class Upload {
     }
   }
 
-  /** Starts sending the full part, and continues in another buffer, or in the one of the previous part once it is sent. */
+  /**
+   * Starts sending the full part, and continues in another buffer, or in the one of the previous part once it is sent.
+   */
   private async sendPart(): Promise<void> {
     this.uploadId ??= await this.begin();
     const previous = this.sending && (await this.sent());
@@ -154,8 +158,8 @@ class Upload {
   }
 
   /**
-   * Removes everything, as far as the store can be reached; sweeps remove the rest. Waits for a part that is being sent,
-   * because one that arrives after the abort would stay.
+   * Removes everything, as far as the store can be reached; sweeps remove the rest. Waits for a part that is being
+   * sent, because one that arrives after the abort would stay.
    */
   async discard(): Promise<void> {
     if (this.state === 'kept') return;

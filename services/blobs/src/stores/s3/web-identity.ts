@@ -31,8 +31,8 @@ class TokenRefused extends Error {
 }
 
 /**
- * A source of keys that expire, in exchange for the token of a service account (AssumeRoleWithWebIdentity). They are replaced
- * before they do; keys that are still valid stay in use while that fails. Concurrent callers share a request.
+ * A source of keys that expire, in exchange for the token of a service account (AssumeRoleWithWebIdentity). They are
+ * replaced before they do; keys that are still valid stay in use while that fails. Concurrent callers share a request.
  */
 export function webIdentityKeys(options: WebIdentityOptions): () => Promise<S3Keys> {
   let keys: S3Keys | undefined;

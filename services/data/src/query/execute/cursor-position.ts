@@ -6,8 +6,8 @@ import { digestOfValues, positionOf, type CursorScope, type Position, type Recor
 import { Compiler } from '../sql/filter-sql';
 
 /**
- * The place of a record whose sort values its cursor does not hold, read from the record in one statement. `find` is the
- * filter as it is stored: a record that the reader does not see is not read either. Throws INVALID_CURSOR where the
+ * The place of a record whose sort values its cursor does not hold, read from the record in one statement. `find` is
+ * the filter as it is stored: a record that the reader does not see is not read either. Throws INVALID_CURSOR where the
  * record has other sort values by now, does not match any more, or is gone: nothing tells then where the page ended.
  */
 export async function positionOfRecord(

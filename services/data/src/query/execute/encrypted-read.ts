@@ -33,7 +33,9 @@ export function storedFilter(
   return withTerms(cipher, find, refuseUnsupported);
 }
 
-/** Throws INVALID_QUERY for conditions of a join at `at` that refer to an encrypted field of the record one level up. */
+/**
+ * Throws INVALID_QUERY for conditions of a join at `at` that refer to an encrypted field of the record one level up.
+ */
 export function assertPlainReferences({ cipher }: Pick<Relation, 'cipher'>, find: Condition, at: string): void {
   if (!cipher) return;
   if ('conditions' in find) for (const one of find.conditions) assertPlainReferences({ cipher }, one, at);

@@ -53,7 +53,10 @@ const backslash = 0x5c;
 const [openBracket, closeBracket] = [0x5b, 0x5d];
 const nothing = Buffer.from('null');
 
-/** Puts the texts of joined records (see query/sql/join-sql.ts and joined-look-up-sql.ts) into those that they belong to. */
+/**
+ * Puts the texts of joined records (see query/sql/join-sql.ts and joined-look-up-sql.ts) into those that they belong
+ * to.
+ */
 export class JoinedRecords extends ByteWriter {
   #joined: Buffer = nothing;
   #at = 0;

@@ -59,7 +59,10 @@ export async function limitCount<T>(
 // query_canceled
 const isStatementTimeout = (error: unknown): boolean => sqlState(error) === '57014';
 
-/** Rows that a statement passes without an index that narrows them. A page in the order of an index ends once it is full. */
+/**
+ * Rows that a statement passes without an index that narrows them. A page in the order of an index ends once it is
+ * full.
+ */
 function scannedRows(plan: PagePlan): bigint {
   const { relation, access, filter, joins = [] } = plan;
   const isInOrderOfIds = isAll(filter) && access.order.terms.length === 0;
@@ -70,7 +73,9 @@ function scannedRows(plan: PagePlan): bigint {
   );
 }
 
-/** Whether another index, filter or cursor would make the page cheap: otherwise its time says that the database is busy. */
+/**
+ * Whether another index, filter or cursor would make the page cheap: otherwise its time says that the database is busy.
+ */
 const isAvoidable = (plan: PagePlan): boolean =>
   missingIndexes(plan).length > 0 || plan.offset >= offsetAdvised || !isNarrowedBy(plan.relation, plan.filter);
 

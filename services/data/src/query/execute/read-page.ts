@@ -64,9 +64,9 @@ export const readDocuments = async (db: ReadDatabases, source: Relation, options
 /**
  * Reads a page: the JSON text of `{"records": […], "total": number or null, "page", "limit"}` and, before its closing
  * brace, of `next_cursor` where there is more, of `hints` where nothing matches and a field of the filter is known
- * nowhere, and of the members in `more`. Records are the texts that are stored, or
- * their selected parts. Throws RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that, INVALID_CURSOR, and what
- * `storedFilter` and `assertSortable` throw.
+ * nowhere, and of the members in `more`. Records are the texts that are stored, or their selected parts. Throws
+ * RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that, INVALID_CURSOR, and what `storedFilter` and
+ * `assertSortable` throw.
  */
 export async function readPage(
   db: ReadDatabases,
@@ -113,7 +113,9 @@ export async function readPage(
 const maySeeAll = ({ mayReadPrivate }: Pick<ReadDatabases, 'mayReadPrivate'>, { kind }: Relation): boolean =>
   mayReadPrivate || kind === 'view';
 
-/** The page where one index gives it alone; undefined where none does, and where the rows turn out not to be the page. */
+/**
+ * The page where one index gives it alone; undefined where none does, and where the rows turn out not to be the page.
+ */
 async function readByIndex(
   db: ReadDatabases,
   plan: PagePlan,
@@ -251,8 +253,8 @@ const readsMax = 4;
 
 /**
  * Runs a read again, from the look-up on, when an index or a table went away between its look-up and its statement:
- * `read` looks up its source each time, and afresh when it is repeated. It and its callers `return await`: to resolve an
- * async function with a promise takes two more turns of the microtask queue than to await it.
+ * `read` looks up its source each time, and afresh when it is repeated. It and its callers `return await`: to resolve
+ * an async function with a promise takes two more turns of the microtask queue than to await it.
  */
 export async function withFreshSource<T>(read: (isRepeated: boolean) => Promise<T>): Promise<T> {
   for (let reads = 1; ; reads += 1) {

@@ -58,8 +58,8 @@ const queueMax = 1_000;
 /** Scans by callers without a key that may wait, of one app: each of them holds a place in the gateway. */
 const anonymousQueueMax = 64;
 /**
- * While other apps are active, the slot of a long page is unavailable to its app for this many times the duration of the
- * page: the page must still be sent and passed on, and short reads of other apps need a free processor.
+ * While other apps are active, the slot of a long page is unavailable to its app for this many times the duration of
+ * the page: the page must still be sent and passed on, and short reads of other apps need a free processor.
  */
 const longPageCooldownFactor = 6;
 /** A long page takes about as long as this many short reads. */

@@ -9,8 +9,8 @@ const moreBytes = 1 / 16;
 const moreRecords = 1 / 8;
 
 /**
- * Estimates the size of the next response of one kind from the latest ones. A buffer that starts too small is copied into
- * ever larger ones, and V8 collects garbage for every 64 MiB of new buffers.
+ * Estimates the size of the next response of one kind from the latest ones. A buffer that starts too small is copied
+ * into ever larger ones, and V8 collects garbage for every 64 MiB of new buffers.
  */
 export class ResponseSizeEstimate {
   #recordBytes: number | undefined;

@@ -7,7 +7,10 @@ import type { PagePlan } from '../plan/page-plan';
 /** Collections whose queries are recorded, at most, and shapes of each. */
 const collectionsMax = 500;
 const shapesMax = 30;
-/** Characters of a filter, of a sort, and of the name of a field that an index is advised for. So all of it is 25 MB at most. */
+/**
+ * Characters of a filter, of a sort, and of the name of a field that an index is advised for. So all of it is 25 MB at
+ * most.
+ */
 const filterLengthMax = 300;
 const sortLengthMax = 150;
 const fieldLengthMax = 120;
@@ -26,8 +29,8 @@ export interface QueryShape {
 }
 
 /**
- * The shapes of queries that Postgres scanned or sorted for, of each collection, in bounded memory. Pages that one index
- * gives alone are not recorded, so they cost nothing here. No values are kept.
+ * The shapes of queries that Postgres scanned or sorted for, of each collection, in bounded memory. Pages that one
+ * index gives alone are not recorded, so they cost nothing here. No values are kept.
  */
 export class SlowQueries {
   readonly since = new Date();

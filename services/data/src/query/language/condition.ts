@@ -11,7 +11,9 @@ export type Comparison = '<' | '<=' | '>' | '>=';
 export type TextMatch =
   'startsWith' | 'endsWith' | 'includesCaseInsensitive' | 'startsWithCaseInsensitive' | 'endsWithCaseInsensitive';
 
-/** A condition on the field at a path. One kind for each way to compile it; plain data, for cursors contain its digest. */
+/**
+ * A condition on the field at a path. One kind for each way to compile it; plain data, for cursors contain its digest.
+ */
 export type FieldCondition =
   | { kind: 'is'; path: Path; value: JsonValue }
   | { kind: 'in'; path: Path; values: readonly JsonValue[] }

@@ -40,8 +40,9 @@ export const refuseUnsupported: Unsupported = ({ path, kind }, { name }) => {
 };
 
 /**
- * The condition as it is read from stored documents: the values of encrypted fields are compared by their blind indexes.
- * Whether such a field is there, or null, is stored as it is; what else would need the value is given to `unsupported`.
+ * The condition as it is read from stored documents: the values of encrypted fields are compared by their blind
+ * indexes. Whether such a field is there, or null, is stored as it is; what else would need the value is given to
+ * `unsupported`.
  */
 export function withTerms(cipher: DocumentCipher, condition: Condition, unsupported: Unsupported): Condition {
   if ('conditions' in condition) {

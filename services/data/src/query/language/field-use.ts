@@ -1,7 +1,9 @@
 import type { Projection } from '../../json/project';
 import type { Path } from './condition';
 
-/** Whether one of the paths is `of`, leads to it or into it. The whole record, an empty path, is touched by any query. */
+/**
+ * Whether one of the paths is `of`, leads to it or into it. The whole record, an empty path, is touched by any query.
+ */
 export const isTouched = (of: Path, paths: readonly Path[]): boolean =>
   of.length === 0 ||
   paths.some((path) => {
@@ -9,7 +11,9 @@ export const isTouched = (of: Path, paths: readonly Path[]): boolean =>
     return path.slice(0, shared).every((step, at) => isSameStep(step, of[at]!));
   });
 
-/** Whether all of the projections, of which one is applied after the other, keep the field at a path, or a part of it. */
+/**
+ * Whether all of the projections, of which one is applied after the other, keep the field at a path, or a part of it.
+ */
 export const isShown = (path: Path, shown: readonly Projection[]): boolean =>
   shown.every((projection) => keeps(projection, path, 0));
 

@@ -62,8 +62,8 @@ export function parseQuery(find: JsonValue | undefined, at = 'find'): Query {
 }
 
 /**
- * The `find` of a query with conditions from elsewhere, such as parameters of a URL. Throws LIMIT_EXCEEDED where the query
- * has then too many conditions or regular expressions, those of its joins among them.
+ * The `find` of a query with conditions from elsewhere, such as parameters of a URL. Throws LIMIT_EXCEEDED where the
+ * query has then too many conditions or regular expressions, those of its joins among them.
  */
 export function withConditions(query: Query, more: readonly Condition[], at: string): Condition {
   if (query.conditionCount + more.length > conditionsMax) {

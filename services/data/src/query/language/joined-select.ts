@@ -14,8 +14,8 @@ export interface JoinedSelect {
 }
 
 /**
- * A `select` of records with joins. It names fields; the joins, which are asked for elsewhere, stay in the record unless
- * it excludes them. Throws INVALID_QUERY.
+ * A `select` of records with joins. It names fields; the joins, which are asked for elsewhere, stay in the record
+ * unless it excludes them. Throws INVALID_QUERY.
  */
 export function parseJoinedSelect(select: JsonValue | undefined, aliases: readonly string[], at: string): JoinedSelect {
   const withoutAliases =

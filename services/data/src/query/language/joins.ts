@@ -75,8 +75,8 @@ export function assertJoinLimits(count: number, level: number, at: string): void
 }
 
 /**
- * Refuses two joins of one name, and a reference to what another join adds: references are to the fields that are stored,
- * of which the join's own name may be one.
+ * Refuses two joins of one name, and a reference to what another join adds: references are to the fields that are
+ * stored, of which the join's own name may be one.
  */
 export function assertDistinct(joins: ReadonlyArray<{ join: Join; references: ParentReferences }>): void {
   const aliases = new Set<string>();

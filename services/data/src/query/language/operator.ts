@@ -28,8 +28,8 @@ export interface Operator {
   /** Whether its operand may refer to the record one level up. */
   readonly takesReferences?: boolean;
   /**
-   * A condition on one path; `at` is the place of the operand in messages. Without `references` every operand is a value.
-   * Throws INVALID_QUERY, LIMIT_EXCEEDED.
+   * A condition on one path; `at` is the place of the operand in messages. Without `references` every operand is a
+   * value. Throws INVALID_QUERY, LIMIT_EXCEEDED.
    */
   parse(path: Path, operand: JsonValue, at: string, references?: References): Condition;
 }

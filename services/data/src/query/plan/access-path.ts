@@ -42,7 +42,10 @@ export interface AccessPath {
   text: string | undefined;
   /** With that text: the row with the state of the relation, where it has one. */
   state?: SharedRow;
-  /** What is read instead where this cannot give the page, which the values of a request decide, or the rows that are read. */
+  /**
+   * What is read instead where this cannot give the page, which the values of a request decide, or the rows that are
+   * read.
+   */
   alternative: AccessPath | undefined;
 }
 

@@ -22,7 +22,9 @@ export interface PlanDescription {
   alternative: { method: AccessMethod; when: string[] } | null;
 }
 
-/** When an access path cannot give the page: known only from the values of a request, or from the rows that it reads. */
+/**
+ * When an access path cannot give the page: known only from the values of a request, or from the rows that it reads.
+ */
 const reasons: Partial<Record<AccessMethod, string[]>> = {
   id: ['the document is larger than 16 KiB', 'the statement exceeds the time limit of index reads'],
   index: [

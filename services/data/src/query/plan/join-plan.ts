@@ -15,13 +15,17 @@ export interface JoinTarget {
  * How a join finds its records:
  *
  * - `index`: by one look-up for each record of the level above.
- * - `scan`: its collection is scanned once for the page, and hashed by `hashed` where one of its conditions allows that.
+ * - `scan`: its collection is scanned once for the page, and hashed by `hashed` where one of its conditions allows
+ *   that.
  */
 export type JoinAccess =
   | {
       method: 'index';
       index: string;
-      /** The condition on the last column of the index, where all others are equalities too: so it has the order of the ids. */
+      /**
+       * The condition on the last column of the index, where all others are equalities too: so it has the order of the
+       * ids.
+       */
       ordered?: ConditionOf<'reference'> | undefined;
       /** Whether few records are expected and they are not in the order of their ids. */
       isUnordered?: boolean;
@@ -31,7 +35,9 @@ export type JoinAccess =
 /** How the records of a join are found. */
 export interface JoinPlan extends Omit<JoinTarget, 'joins'> {
   access: JoinAccess;
-  /** Whether it or a join in it is a scan: then its records are collected for the whole page before they are grouped. */
+  /**
+   * Whether it or a join in it is a scan: then its records are collected for the whole page before they are grouped.
+   */
   isCollected: boolean;
   joins: readonly JoinPlan[];
 }
@@ -62,8 +68,8 @@ export function describeJoins(plans: readonly JoinPlan[]): JoinDescription[] {
 }
 
 /**
- * The field with the id of the one document that a join looks up, where its `find` is that reference alone; undefined for
- * any other join. Such a join costs the same for every record.
+ * The field with the id of the one document that a join looks up, where its `find` is that reference alone; undefined
+ * for any other join. Such a join costs the same for every record.
  */
 export function referenceToId({ join, relation }: JoinTarget): Path | undefined {
   const [condition, ...others] = conjunctsOf(join.find);
@@ -72,7 +78,9 @@ export function referenceToId({ join, relation }: JoinTarget): Path | undefined 
   return isIdPath(relation, condition.path) ? condition.to : undefined;
 }
 
-/** How many documents joins look up for a record, each by its id; undefined where one of them finds documents otherwise. */
+/**
+ * How many documents joins look up for a record, each by its id; undefined where one of them finds documents otherwise.
+ */
 export function lookUpCount(joins: readonly JoinTarget[]): number | undefined {
   let count = 0;
   for (const target of joins) {

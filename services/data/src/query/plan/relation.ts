@@ -35,7 +35,9 @@ export interface SearchIndex {
   column: Sql | undefined;
 }
 
-/** The names that a statement has for a row of a relation: t, d and s, with a number after them in all but the first. */
+/**
+ * The names that a statement has for a row of a relation: t, d and s, with a number after them in all but the first.
+ */
 export interface RowAlias {
   /** The row. */
   row: Sql;

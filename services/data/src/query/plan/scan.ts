@@ -35,15 +35,16 @@ export function firstScanStep(relation: Relation, filter: Condition, order: Orde
 }
 
 /**
- * What follows a head of so many rows that has not filled the page, with `found` records of it. Undefined where the matches
- * are so frequent that the rows are best read in order until the page is full.
+ * What follows a head of so many rows that has not filled the page, with `found` records of it. Undefined where the
+ * matches are so frequent that the rows are best read in order until the page is full.
  */
 export function stepAfterHead(
   { relation, limit, offset }: { relation: Relation; limit: number; offset: number },
   rows: number,
   found: number,
 ): ScanStep | undefined {
-  // A head without a record of the page may have as many matches as the offset. To sort so many is worth it if they are few.
+  // A head without a record of the page may have as many matches as the offset. To sort so many is worth it if they are
+  // few.
   const matches = found > 0 || offset >= largeOffset ? offset + found : 0;
   const isFrequent = BigInt(matches) * relation.tableRowCount > orderedRowCost * BigInt(rows) * BigInt(offset + limit);
   return isFrequent ? undefined : { kind: 'whole' };

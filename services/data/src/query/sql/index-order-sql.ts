@@ -9,7 +9,9 @@ export interface IndexOrder {
   descending: boolean;
 }
 
-/** A place in the order: keys of its first free columns, in an order that descends as descendingKey() has them; an id. */
+/**
+ * A place in the order: keys of its first free columns, in an order that descends as descendingKey() has them; an id.
+ */
 export interface IndexPlace {
   keys: readonly Sql[];
   id: Sql | undefined;
@@ -17,7 +19,9 @@ export interface IndexPlace {
 
 /** A range of one Postgres index that has some of the rows of an order, as they come there. */
 export interface IndexBranch {
-  /** Where it begins at the end of the index, and where it begins behind a place, which comparing with that says too. */
+  /**
+   * Where it begins at the end of the index, and where it begins behind a place, which comparing with that says too.
+   */
   conditions: readonly Sql[];
   conditionsBehind: readonly Sql[];
   /** What its rows come in the order of, before their ids. */
@@ -36,9 +40,9 @@ const compareRow =
   };
 
 /**
- * The ranges of an index in which the rows of an order are. Ascending it is one, for missing and null have the last key.
- * An order that descends reads backwards, and has the rows that lack a value in a range of their own: by one column they
- * follow the others; by several they are read from the index of such rows, and merged.
+ * The ranges of an index in which the rows of an order are. Ascending it is one, for missing and null have the last
+ * key. An order that descends reads backwards, and has the rows that lack a value in a range of their own: by one
+ * column they follow the others; by several they are read from the index of such rows, and merged.
  */
 export function branchesOf({ fixed, free, descending }: IndexOrder): IndexBranch[] {
   const compareFree = compareRow(free);
@@ -88,7 +92,9 @@ export interface IndexScan {
   offset: Sql;
 }
 
-/** Rows in the order of an index, no more of them read than are wanted, or twice as many where two ranges are merged. */
+/**
+ * Rows in the order of an index, no more of them read than are wanted, or twice as many where two ranges are merged.
+ */
 export function indexScan({ order, rows, select, behind, limit, offset }: IndexScan): Sql {
   const direction = directionOf(order.descending);
   const branches = branchesOf(order);

@@ -25,8 +25,8 @@ export const indexReadSettings: Readonly<Record<string, string>> = {
 };
 
 /**
- * A statement, with the values of one request. Its rows have the body, null where the index alone does not do, and `joined`
- * where there are joins. Before them comes one with the state of the relation, where that has one.
+ * A statement, with the values of one request. Its rows have the body, null where the index alone does not do, and
+ * `joined` where there are joins. Before them comes one with the state of the relation, where that has one.
  */
 export interface IndexRead {
   text: string;

@@ -9,12 +9,12 @@ import { boundedReferenceSql, hashedOperand, hashedOperands, hashedValue } from 
 import { RowFields } from './row-fields';
 
 /*
- * The joins of a page are part of its one statement. What they find is one text column, `joined`: for each join in turn the
- * number of its records, a colon, and each record as the bytes of its text, a colon, the text, and its own joins in the same
- * way. So no text is parsed on its way.
+ * The joins of a page are part of its one statement. What they find is one text column, `joined`: for each join in turn
+ * the number of its records, a colon, and each record as the bytes of its text, a colon, the text, and its own joins in
+ * the same way. So no text is parsed on its way.
  *
- * A join that an index serves is a lateral subquery of the rows that it belongs to. One with a scan in it is collected: its
- * records for the whole page are a common table expression, and are grouped by the rows that they belong to.
+ * A join that an index serves is a lateral subquery of the rows that it belongs to. One with a scan in it is collected:
+ * its records for the whole page are a common table expression, and are grouped by the rows that they belong to.
  *
  * Aliases have the number of the join: t its table, x its records, a their texts.
  */
@@ -33,8 +33,8 @@ interface JoinedPart {
 const surelySmallBytes = 16n * 1024n * 1024n;
 
 /**
- * The statement of a page with its joins: the columns of the page's own statement and `joined`, rows in its order. The rows
- * end after the one with which their texts exceed `bytesMax`; so do the texts of one join.
+ * The statement of a page with its joins: the columns of the page's own statement and `joined`, rows in its order. The
+ * rows end after the one with which their texts exceed `bytesMax`; so do the texts of one join.
  */
 export function joinedPage(page: Sql, relation: Relation, plans: readonly JoinPlan[], bytesMax: number): Sql {
   const max = trusted(BigInt(bytesMax).toString());

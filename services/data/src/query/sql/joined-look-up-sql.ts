@@ -3,8 +3,9 @@ import { referenceToId, type JoinPlan } from '../plan/join-plan';
 import { valueIn } from './row-fields';
 
 /*
- * Joins that look up one document by its id, as scalar subqueries of a page by one index. Their texts have the form that
- * join-sql describes, with one addition: for a document that is too large the number of records is `tooLargeCount`.
+ * Joins that look up one document by its id, as scalar subqueries of a page by one index. Their texts have the form
+ * that join-sql describes, with one addition: for a document that is too large the number of records is
+ * `tooLargeCount`.
  */
 
 /** Bytes of a document in a page by one index, at most; so a page has at most 32 MiB. */

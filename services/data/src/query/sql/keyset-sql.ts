@@ -29,7 +29,9 @@ export interface SortedOrder {
   after: Sql[];
 }
 
-/** The order of any paths: by the columns of their keys where they have one, else by keys that are made of the values. */
+/**
+ * The order of any paths: by the columns of their keys where they have one, else by keys that are made of the values.
+ */
 export function sortedOrder(
   source: Relation,
   fields: RowFields,

@@ -15,8 +15,9 @@ import { RowFields } from './row-fields';
 import { ScanCompiler } from './scan-sql';
 
 /**
- * The statement of a plan for a page of texts, but for those by one index alone (indexRead). Its rows have `body`, and for
- * `index_order` also `truncated`: where a row has it, keys do not decide its place, and the alternative of the plan does.
+ * The statement of a plan for a page of texts, but for those by one index alone (indexRead). Its rows have `body`, and
+ * for `index_order` also `truncated`: where a row has it, keys do not decide its place, and the alternative of the plan
+ * does.
  */
 export function pageStatement(plan: PagePlan): Sql {
   const { index, method } = plan.access;
@@ -154,7 +155,9 @@ function sortedIndexPage(plan: PagePlan, index: IndexUse): Sql {
     select t.body${relation.hasIdColumn ? empty : sql`, t.id`} from found t order by ${sorted.orderBy} limit ${limit} offset ${offset}`;
 }
 
-/** FROM and WHERE of the matches that fulfil some conditions too, and are not before the place where the page begins. */
+/**
+ * FROM and WHERE of the matches that fulfil some conditions too, and are not before the place where the page begins.
+ */
 function rowsBehind({ relation, filter, access, after, places }: PagePlan, index: IndexUse): IndexScan['rows'] {
   const truncated = places.findIndex(({ text }) => text !== undefined);
   return (...conditions) => {

@@ -15,14 +15,15 @@ export interface ScannedRows {
   limit?: number | undefined;
 }
 
-// Keeps Postgres from merging a subquery with the one around it, so that an expression is computed once for a row. With an
-// offset that is not a constant of type int8 when it is parsed, or with a lateral subquery, no parallel plan is possible.
+// Keeps Postgres from merging a subquery with the one around it, so that an expression is computed once for a row. With
+// an offset that is not a constant of type int8 when it is parsed, or with a lateral subquery, no parallel plan is
+// possible.
 const fence = trusted(`offset int8 '0'`);
 
 /**
- * Compiles a filter on the documents of a collection for a statement that reads them all. A text is parsed only where the
- * prefilter leaves it possible that the document matches, and once. Of one path the value is read from json, which takes
- * half the time of a jsonb of the whole document.
+ * Compiles a filter on the documents of a collection for a statement that reads them all. A text is parsed only where
+ * the prefilter leaves it possible that the document matches, and once. Of one path the value is read from json, which
+ * takes half the time of a jsonb of the whole document.
  */
 export class ScanCompiler extends Compiler implements DocumentTexts {
   readonly #values = new Map<string, Path>();

@@ -6,8 +6,8 @@ import { FIELD_NOT_INDEXED } from '../language/query-error';
 import type { RowFields } from './row-fields';
 
 /**
- * Whether the words of a field match a search. Its index has the same expression over the same column; where a row has no
- * such column (in history, and until the index is built) its words are made of the record. Throws FIELD_NOT_INDEXED.
+ * Whether the words of a field match a search. Its index has the same expression over the same column; where a row has
+ * no such column (in history, and until the index is built) its words are made of the record. Throws FIELD_NOT_INDEXED.
  */
 export function searchSql(fields: RowFields, { path, search }: ConditionOf<'search'>): Sql {
   const name = path.join('.');

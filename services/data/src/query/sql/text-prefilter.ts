@@ -20,7 +20,8 @@ const valuesMax = 8;
  * fraction of parsing the text, and what it leaves is compared exactly.
  *
  * Texts are stored as they were written: with any whitespace, with characters as escapes, numbers in any spelling. In a
- * string that a text holds, a character of ASCII is itself or a `\u00` escape, `"`, `\` and `/` and control characters apart.
+ * string that a text holds, a character of ASCII is itself or a `\u00` escape, `"`, `\` and `/` and control characters
+ * apart.
  */
 export function textPrefilter(texts: DocumentTexts, condition: Condition): Sql | undefined {
   switch (condition.kind) {
@@ -125,8 +126,8 @@ function keyPrefilter(texts: DocumentTexts, path: Path): Sql | undefined {
 const [numberStart, numberEnd, stringStart, stringEnd] = ['-', ':', '"', '#'];
 
 /**
- * Whether what follows a key with its colon begins with a character from `start` on and before `end`. Of whitespace, one
- * space is expected; other texts are parsed.
+ * Whether what follows a key with its colon begins with a character from `start` on and before `end`. Of whitespace,
+ * one space is expected; other texts are parsed.
  */
 function beginsBetween(behind: Sql, start: string, end: string): Sql {
   const between = (colon: string) =>
@@ -134,7 +135,10 @@ function beginsBetween(behind: Sql, start: string, end: string): Sql {
   return sql`((${between(':')}) or (${between(': ')}))`;
 }
 
-/** Whether a text mentions a key more than once, where it is mentioned: then the first value need not be that of the path. */
+/**
+ * Whether a text mentions a key more than once, where it is mentioned: then the first value need not be that of the
+ * path.
+ */
 const isRepeated = (texts: DocumentTexts, key: string, behind: Sql): Sql =>
   sql`octet_length(split_part(${texts.body}, ${key}, 1)) + ${trusted(String(key.length))} + octet_length(${behind}) < octet_length(${texts.body})`;
 

@@ -19,7 +19,8 @@ export const aggregateColumn = (index: number): Sql => named('a', BigInt(index))
 
 /**
  * A statement that computes all groups of some rows, with one row for each. Groups are formed by the value of JSON, so
- * that 1 and 1.0 are one, and a field that is missing is null. Without groups all rows are one group, even if there are none.
+ * that 1 and 1.0 are one, and a field that is missing is null. Without groups all rows are one group, even if there are
+ * none.
  */
 export function groupsOver({ argumentOf, from }: GroupedRows, { by, aggregates }: Groups): Sql {
   const values = by.map(
@@ -33,7 +34,9 @@ export function groupsOver({ argumentOf, from }: GroupedRows, { by, aggregates }
   return sql`select ${join([...values, ...texts], ', ')} from ${from()} ${groupBy}`;
 }
 
-/** The JSON texts of the columns of a row `x` of `groupsOver`: of its groups in one spelling, then of its aggregates. */
+/**
+ * The JSON texts of the columns of a row `x` of `groupsOver`: of its groups in one spelling, then of its aggregates.
+ */
 export const columnTexts = ({ by, aggregates }: Groups): Sql[] => [
   ...by.map((_, index) => sql`canonical_json(x.${groupColumn(index)})`),
   ...aggregates.map((_, index) => sql`x.${aggregateColumn(index)}`),

@@ -1,8 +1,8 @@
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 
 /**
- * The rank of the type of a value, and the value that it is compared by among those of its rank: instants of a date come
- * before strings, numbers, booleans, arrays and objects.
+ * The rank of the type of a value, and the value that it is compared by among those of its rank: instants of a date
+ * come before strings, numbers, booleans, arrays and objects.
  */
 export function sortParts(value: Sql, isDate: boolean): { rank: Sql; key: Sql } {
   if (!isDate) return { rank: sql`sort_rank(${value})`, key: value };

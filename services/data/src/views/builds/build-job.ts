@@ -23,9 +23,9 @@ const watchMs = 1_000;
 const reportMs = 1_000;
 
 /**
- * The job that fills a view: a lazy one with the rows of a snapshot, or a live one with rows that follow the writes from
- * then on. It fills a new table, which then replaces the old one. Until then readers get the old rows, and they keep them
- * when it fails.
+ * The job that fills a view: a lazy one with the rows of a snapshot, or a live one with rows that follow the writes
+ * from then on. It fills a new table, which then replaces the old one. Until then readers get the old rows, and they
+ * keep them when it fails.
  */
 export async function buildViewJob(
   context: JobContext,

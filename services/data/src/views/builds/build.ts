@@ -48,7 +48,9 @@ export async function viewByNumber(db: Queryable, number: bigint, lock: Sql = sq
   return view;
 }
 
-/** Gives a build a table, whose number the view names from then on, so that the next build drops what a crash leaves. */
+/**
+ * Gives a build a table, whose number the view names from then on, so that the next build drops what a crash leaves.
+ */
 export async function takeTable(tx: Connection, number: bigint): Promise<Build> {
   const view = await viewByNumber(tx, number, sql`for update of v`);
   const table = { appNumber: view.appNumber, number: await nextTableNumber(tx) };
@@ -130,7 +132,9 @@ export async function useTable(db: Queryable, pool: Pool, build: Build, filled: 
 export const endBuild = (pool: Pool, build: Build): Promise<unknown> =>
   execute(pool, sql`update view set building_table_number = null where ${isBuildOf(build)}`);
 
-/** Keeps the reason of a failed build. A live view that has a table has not failed: its rows follow the writes still. */
+/**
+ * Keeps the reason of a failed build. A live view that has a table has not failed: its rows follow the writes still.
+ */
 export async function failBuild(pool: Pool, { view }: Build, reason: unknown): Promise<void> {
   const text = reason instanceof ServiceError ? reason.message : 'The view could not be filled';
   await execute(

@@ -121,7 +121,9 @@ interface Side {
   joined: (at: bigint) => JoinedChange | undefined;
 }
 
-/** In the order in which a build fills them: while no document of the base is there, those of the partner meet nothing. */
+/**
+ * In the order in which a build fills them: while no document of the base is there, those of the partner meet nothing.
+ */
 function sidesOf({ base, partner }: LiveBuild): Side[] {
   if (!partner) return [{ source: base, joined: () => undefined }];
   return [

@@ -48,9 +48,9 @@ export async function beginSnapshotBuild(pool: Pool, { number }: ViewRef): Promi
 }
 
 /**
- * Computes the rows of a view from one snapshot and fills its new table with them, which then takes the place of the old.
- * The snapshot is that of a transaction that only reads, so that no event waits for its end; each batch is inserted in a
- * transaction of its own. Returns how many rows there are.
+ * Computes the rows of a view from one snapshot and fills its new table with them, which then takes the place of the
+ * old. The snapshot is that of a transaction that only reads, so that no event waits for its end; each batch is
+ * inserted in a transaction of its own. Returns how many rows there are.
  */
 async function runSnapshotBuild(pool: Pool, build: Build, observer: BuildObserver): Promise<number> {
   const filled = await transaction(pool, (tx) => fillTable(tx, pool, build, observer), {

@@ -6,7 +6,9 @@ import { invalidQuery, overLimit } from '../../query/language/query-error';
 export const groupFieldsMax = 16;
 export const aggregatesMax = 64;
 
-/** Each operator with its result: a number, a value of its field, or the value of its field in one row, by its place. */
+/**
+ * Each operator with its result: a number, a value of its field, or the value of its field in one row, by its place.
+ */
 const results = {
   sum: 'number',
   avg: 'number',

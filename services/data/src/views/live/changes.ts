@@ -6,8 +6,8 @@ import { documentsTable, historyTable } from '../../catalog/table-names';
 export type DocumentTables = Pick<CollectionRef, 'appNumber' | 'number'>;
 
 /**
- * What changes the rows of live views: the CTE `change`, with a row of weight −1 for each version that was visible and one
- * of weight 1 for each that is. A record is parsed once, for all views of its collection.
+ * What changes the rows of live views: the CTE `change`, with a row of weight −1 for each version that was visible and
+ * one of weight 1 for each that is. A record is parsed once, for all views of its collection.
  */
 export const changeCte = (rows: Sql): Sql =>
   sql`change as materialized (select c.*, c.body::jsonb as j from (${rows}) c)`;

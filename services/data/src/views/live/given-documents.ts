@@ -6,7 +6,9 @@ import { pathsOf } from '../../query/language/condition';
 import type { GivenDocuments } from './changes';
 import type { LivePlan } from './live-plan';
 
-/** The members of a document that decide its part in grouped views: so much less is sent to Postgres, and parsed there. */
+/**
+ * The members of a document that decide its part in grouped views: so much less is sent to Postgres, and parsed there.
+ */
 export function membersOf(plans: readonly LivePlan[]): Projection {
   const names = new Set<string>();
   for (const { query } of plans) {

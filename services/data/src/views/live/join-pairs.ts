@@ -29,12 +29,13 @@ export const createJoinKeys = ({ keys }: LiveJoin): Sql[] => [
 ];
 
 /**
- * CTEs that put the pairs of a join in the place of `change`: with weight −1 those that a change has ended, with weight 1
- * those that it has made. The keys of the documents follow in the same statement, which sees them as they were.
+ * CTEs that put the pairs of a join in the place of `change`: with weight −1 those that a change has ended, with weight
+ * 1 those that it has made. The keys of the documents follow in the same statement, which sees them as they were.
  *
- * A change of the base meets the partners that are there; one of the partners meets the documents of the base. Where both
- * change in one transaction their statements follow each other, so each pair is counted once. In a left join a document
- * without a partner is a pair too, with null: it comes when the last partner goes, and goes when the first one comes.
+ * A change of the base meets the partners that are there; one of the partners meets the documents of the base. Where
+ * both change in one transaction their statements follow each other, so each pair is counted once. In a left join a
+ * document without a partner is a pair too, with null: it comes when the last partner goes, and goes when the first one
+ * comes.
  */
 export function pairCtes(plan: LivePlan, live: LiveJoin, change: JoinedChange, isBounded: boolean): Sql[] {
   const met = cteOf('met_', plan);

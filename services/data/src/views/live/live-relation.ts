@@ -24,8 +24,8 @@ export interface ReadableView {
 }
 
 /**
- * The rows of a live view, from its table. Its limit holds at the moment of the read. While the view is not whole they are
- * computed from `sources`, of which there are `rowCount`.
+ * The rows of a live view, from its table. Its limit holds at the moment of the read. While the view is not whole they
+ * are computed from `sources`, of which there are `rowCount`.
  */
 export function liveRelation(view: ViewRef, computed?: { sources: LiveSources; rowCount: bigint }): ReadableView {
   const plan = planOf(view);
@@ -68,7 +68,9 @@ function computedRows(plan: LivePlan, { base, partner }: LiveSources): Sql {
   return sql`with ${join([changeCte(presentChanges(base)), ...ctes], ', ')} ${rows}`;
 }
 
-/** The sort of a view, then its groups: their ids sort by values, but for dates, and for null where the order descends. */
+/**
+ * The sort of a view, then its groups: their ids sort by values, but for dates, and for null where the order descends.
+ */
 function ownSort({ query: { sort, groups }, columns }: LivePlan): readonly SortTerm[] {
   if (!groups) return sort;
   const descending = sort.at(-1)?.descending ?? false;

@@ -6,8 +6,9 @@ import { cteOf, rowDelta, type LivePlan } from './live-plan';
 
 /**
  * The rows of a live view follow a change of documents in one pipeline of CTEs, which is part of the statement that
- * changes the documents. The name of each CTE ends in the number of its view, so that one statement holds the pipelines of
- * several views, and after that in the number of its slot, if it belongs to one (entries.ts). A CTE reads those above it.
+ * changes the documents. The name of each CTE ends in the number of its view, so that one statement holds the pipelines
+ * of several views, and after that in the number of its slot, if it belongs to one (entries.ts). A CTE reads those
+ * above it.
  *
  * All views (changes.ts):
  *   change     versions of documents: weight −1 those that went, weight 1 those that came
@@ -91,8 +92,8 @@ export function turnCtes(plan: LivePlan, texts: ReadonlyArray<string | null>): S
 }
 
 /**
- * The rows of a view over all documents, with the columns that its table has, and the CTEs that they need. `change` holds
- * the documents of the base.
+ * The rows of a view over all documents, with the columns that its table has, and the CTEs that they need. `change`
+ * holds the documents of the base.
  */
 export function viewRowsOf(plan: LivePlan, joined: JoinedSources | undefined): { ctes: Sql[]; rows: Sql } {
   const ctes = plan.join && joined ? computedPairCtes(plan, plan.join, joined) : [];

@@ -53,7 +53,9 @@ function orderOf({ query: { sort }, rows: { dates } }: ViewPlan, groups: Groups)
   ];
 }
 
-/** The order by one value: instants of a date, strings, numbers, booleans, arrays, objects, or the reverse; null last. */
+/**
+ * The order by one value: instants of a date, strings, numbers, booleans, arrays, objects, or the reverse; null last.
+ */
 function orderBy(value: Sql, isDate: boolean, descending: boolean): Sql {
   const direction = directionOf(descending);
   const { rank, key } = sortParts(value, isDate);

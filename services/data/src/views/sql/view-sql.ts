@@ -6,8 +6,8 @@ import { groupedRows } from './grouped-sql';
 import { ViewFields } from './joined-fields';
 
 /**
- * A statement that gives the rows of a view in its order, before its select, as the text `body`. Where rows are documents
- * the partners of joins are beside it as p0, p1, …, null where there is none.
+ * A statement that gives the rows of a view in its order, before its select, as the text `body`. Where rows are
+ * documents the partners of joins are beside it as p0, p1, …, null where there is none.
  */
 export function viewRows(plan: ViewPlan): Sql {
   const { groups, limit } = plan.query;

@@ -34,9 +34,9 @@ const userKeyPattern = /^user_[\w-]{43}$/;
 const call = () => newCall(newDocumentId(), timeoutMs);
 
 /**
- * Payments by the key of a grant (`{userKey, deductionId, operation, collection}`): the money is taken from the wallet of the
- * user by a transaction of the broker. Nothing of the payment is a signature; the key is the proof, so it stands in the header of
- * one request and is not stored.
+ * Payments by the key of a grant (`{userKey, deductionId, operation, collection}`): the money is taken from the wallet
+ * of the user by a transaction of the broker. Nothing of the payment is a signature; the key is the proof, so it stands
+ * in the header of one request and is not stored.
  */
 export class GrantPayments {
   constructor(
@@ -48,8 +48,9 @@ export class GrantPayments {
   ) {}
 
   /**
-   * Throws a Refusal, or PAYMENT_REFUSED with user_key_invalid. Refuses what was not taken before with amount_below_minimum, grant_revoked, grant_expired,
-   * target_not_allowed and allowance_spent: of what was, the deduction itself may have spent the allowance.
+   * Throws a Refusal, or PAYMENT_REFUSED with user_key_invalid. Refuses what was not taken before with
+   * amount_below_minimum, grant_revoked, grant_expired, target_not_allowed and allowance_spent: of what was, the
+   * deduction itself may have spent the allowance.
    */
   async verify({ requirement, payload }: ExactPayment, quote: PaidQuote): Promise<VerifiedPayment> {
     const userKey = payload.text('userKey');
@@ -123,8 +124,8 @@ export class GrantPayments {
 }
 
 /**
- * A deduction belongs to its grant, whatever id a payment of another one names, and to the quote that it was first presented for:
- * once its claim is forgotten, the same id takes money again.
+ * A deduction belongs to its grant, whatever id a payment of another one names, and to the quote that it was first
+ * presented for: once its claim is forgotten, the same id takes money again.
  */
 const idFor = (...parts: [grantId: string, deductionId: string, quoteId: string]): string =>
   createHash('sha256')
@@ -143,7 +144,10 @@ const messages = {
   deduction_taken: 'The deduction was for something else',
 } as const;
 
-/** What the histories show of a deduction: without control characters and halves of surrogate pairs, which Postgres cannot store. */
+/**
+ * What the histories show of a deduction: without control characters and halves of surrogate pairs, which Postgres
+ * cannot store.
+ */
 function labelIn(payload: Members, name: string): string {
   const text = payload.optionalText(name) ?? '';
   return /^[^\p{Cc}\p{Cs}]{0,200}$/u.test(text)

@@ -29,13 +29,13 @@ const missedLooksMax = 2;
 /** A node that has not indexed its latest blocks is waited for this long, in blocks. */
 const indexLagMax = 20n;
 /**
- * A transaction that nodes refuse which may have had it before is waited for this long, in blocks: no mempool keeps one so long that
- * could not be included.
+ * A transaction that nodes refuse which may have had it before is waited for this long, in blocks: no mempool keeps one
+ * so long that could not be included.
  */
 const refusedBlocks = 100n;
 /**
- * How often a transaction is sent again, within some two seconds, while nodes lack those of the payer with earlier sequences:
- * requests that are sent in parallel arrive in any order.
+ * How often a transaction is sent again, within some two seconds, while nodes lack those of the payer with earlier
+ * sequences: requests that are sent in parallel arrive in any order.
  */
 const gapRetriesMax = 20;
 const gapDelays = { firstMs: 100, maxMs: 200 };
@@ -52,13 +52,16 @@ export type ChainClient = GrantClient &
   Pick<Client<ChainDefinition>, 'broadcastTransaction' | 'findTransaction' | 'getAccount'>;
 
 /**
- * Settles payments on the chain of the wallets: the payer has signed the transaction and pays its fee, so it is sent as it is. It
- * can no longer be included when its sequence is used by another transaction, or its timeout height is over.
+ * Settles payments on the chain of the wallets: the payer has signed the transaction and pays its fee, so it is sent as
+ * it is. It can no longer be included when its sequence is used by another transaction, or its timeout height is over.
  */
 export class CosmosSettlement implements SettlementNetwork {
   /** By hash: the height at which a transaction was absent, and could not be included any more. */
   private readonly absences = new TtlCache<bigint>(absences);
-  /** By hash: why nodes refuse a transaction that others may have, as long as they do, and the height at which it was absent first. */
+  /**
+   * By hash: why nodes refuse a transaction that others may have, as long as they do, and the height at which it was
+   * absent first.
+   */
   private readonly refusals = new TtlCache<Refusal>(absences);
   private canAsk = true;
   private missedLooks = 0;
@@ -75,7 +78,10 @@ export class CosmosSettlement implements SettlementNetwork {
     return this.canAsk;
   }
 
-  /** Closes the network once no node of it has answered about `address` twice in a row, or finance has not. Never rejects. */
+  /**
+   * Closes the network once no node of it has answered about `address` twice in a row, or finance has not. Never
+   * rejects.
+   */
   async watch(address: string, log: Logger): Promise<void> {
     const before = this.canAsk;
     const answers = await this.chain()
@@ -103,7 +109,8 @@ export class CosmosSettlement implements SettlementNetwork {
     if (isGrantProof(proof)) return ready(Buffer.alloc(0), proof.deductionId);
     if (isSentProof(proof)) return ready(Buffer.alloc(0), proof.hash);
     const { bytes: encoded, sender, sequence } = proof as CosmosProof;
-    // What names no quote of this service was perhaps settled before, by a claim that is forgotten: it stays valid for ever.
+    // What names no quote of this service was perhaps settled before, by a claim that is forgotten: it stays valid for
+    // ever.
     if (quoteId === null && (await this.isSequenceUsed(sender, sequence))) return sequenceUsed;
     const bytes = Buffer.from(encoded, 'base64');
     return ready(bytes, transactionHashOf(bytes));
@@ -132,7 +139,10 @@ export class CosmosSettlement implements SettlementNetwork {
     return { state: 'sent' };
   }
 
-  /** Why no node takes the transaction, waiting for earlier sequences at most `retriesMax` times; undefined where a node may have it. */
+  /**
+   * Why no node takes the transaction, waiting for earlier sequences at most `retriesMax` times; undefined where a node
+   * may have it.
+   */
   private async broadcast({ sender, sequence }: CosmosProof, bytes: Buffer, retriesMax: number) {
     const backoff = new Backoff(gapDelays);
     for (;;) {

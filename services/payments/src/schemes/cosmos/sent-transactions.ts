@@ -41,9 +41,9 @@ export interface SentTransactionsOptions {
 }
 
 /**
- * Verifies payments that name a transaction by its hash (`{txHash, sender}`), which the payer has sent by himself, by looking for it
- * on the chain. Anybody can read hashes there, so a transaction counts for the quote in its memo only. How it was signed, and what else
- * it does, is the chain's concern.
+ * Verifies payments that name a transaction by its hash (`{txHash, sender}`), which the payer has sent by himself, by
+ * looking for it on the chain. Anybody can read hashes there, so a transaction counts for the quote in its memo only.
+ * How it was signed, and what else it does, is the chain's concern.
  */
 export class SentTransactions {
   private readonly waiting = new Semaphore(waitingMax);

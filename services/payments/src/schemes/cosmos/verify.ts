@@ -40,8 +40,9 @@ const uint64Max = 2n ** 64n - 1n;
 const keptSeconds = 86_400;
 
 /**
- * Verifies payments by signed transactions of the Cosmos SDK (SIGN_MODE_DIRECT) with one MsgSend, without the chain. What only the
- * chain has is claimed by the payment: the signature covers the number of the account, so a wrong claim is not valid.
+ * Verifies payments by signed transactions of the Cosmos SDK (SIGN_MODE_DIRECT) with one MsgSend, without the chain.
+ * What only the chain has is claimed by the payment: the signature covers the number of the account, so a wrong claim
+ * is not valid.
  */
 export class CosmosExact implements ExactVerifier {
   readonly signers = {};

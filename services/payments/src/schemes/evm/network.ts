@@ -150,8 +150,8 @@ export class EvmNetwork implements SettlementNetwork {
   }
 
   /**
-   * Sends again what is not included, with higher fees if that takes long, also what settles nothing any more: a nonce that is never
-   * used would hold back all later ones.
+   * Sends again what is not included, with higher fees if that takes long, also what settles nothing any more: a nonce
+   * that is never used would hold back all later ones.
    */
   async keepNonces(): Promise<void> {
     const { nodes, transactions, replaceAfterMs } = this.options;

@@ -84,7 +84,10 @@ export class EvmNode implements NetworkNode<EvmBlock> {
     return this.rpc.call('eth_call', [call, tag(height)], hex);
   }
 
-  /** The gas that a call takes after the latest block, not after what is pending. An RpcError says that it would fail, see `isRevert`. */
+  /**
+   * The gas that a call takes after the latest block, not after what is pending. An RpcError says that it would fail,
+   * see `isRevert`.
+   */
   estimateGas(call: ContractCall): Promise<bigint> {
     return this.rpc.call('eth_estimateGas', [call, 'latest'], quantity);
   }
@@ -132,6 +135,9 @@ export class EvmNode implements NetworkNode<EvmBlock> {
   }
 }
 
-/** Whether the node says that a contract refuses a call. The code is that of EIP-1474; older nodes have it in the text only. */
+/**
+ * Whether the node says that a contract refuses a call. The code is that of EIP-1474; older nodes have it in the text
+ * only.
+ */
 export const isRevert = (error: unknown): error is RpcError =>
   error instanceof RpcError && (error.code === 3 || /revert/i.test(error.message));

@@ -44,8 +44,8 @@ export class EvmNodeError extends StartError {
 }
 
 /**
- * Opens the EVM networks behind their nodes. Throws an EvmNodeError when a node that answers is of another network, and a KeyFileError;
- * a node that does not answer is asked again later.
+ * Opens the EVM networks behind their nodes. Throws an EvmNodeError when a node that answers is of another network, and
+ * a KeyFileError; a node that does not answer is asked again later.
  */
 export async function openEvmNetworks(pool: Pool, log: Logger, settings: EvmSettings): Promise<EvmNetworks> {
   const key = await openGasKey(settings.keyFile);

@@ -31,7 +31,9 @@ export function signTransaction(key: GasKey, content: TransactionContent): Settl
   return { bytes: Buffer.from(signed.toRawBytes(true)), hash: `0x${signed.hash}` };
 }
 
-/** Nodes replace a transaction by another one of the same nonce if both fees are a tenth higher; some ask for an eighth. */
+/**
+ * Nodes replace a transaction by another one of the same nonce if both fees are a tenth higher; some ask for an eighth.
+ */
 const raised = (fee: bigint): bigint => (fee * 9n) / 8n + 1n;
 /** What is not included although it pays so many times what is usual is not included because of its fees. */
 const feesMax = 4n;

@@ -27,10 +27,11 @@ export class Transactions {
   ) {}
 
   /**
-   * Stores what `sign` makes with the next nonce. Until the end of the database transaction no other nonce is given out, so that those
-   * which are stored have no gap.
+   * Stores what `sign` makes with the next nonce. Until the end of the database transaction no other nonce is given
+   * out, so that those which are stored have no gap.
    *
-   * @param count Transactions of the account that are included. More than were stored here are of a time before this database.
+   * @param count Transactions of the account that are included. More than were stored here are of a time before this
+   * database.
    */
   async append(
     tx: Connection,
@@ -54,8 +55,8 @@ export class Transactions {
   }
 
   /**
-   * What may not have left the balance of a payer in a token at a block, in its units: what is being settled, and what later blocks have
-   * moved. Transactions that have failed are left out: nothing sends them again.
+   * What may not have left the balance of a payer in a token at a block, in its units: what is being settled, and what
+   * later blocks have moved. Transactions that have failed are left out: nothing sends them again.
    */
   async underWay({ network, asset, from }: EvmProof, height: bigint, tx?: Connection): Promise<bigint> {
     const found = await row<{ amount: string }>(

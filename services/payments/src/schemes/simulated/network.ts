@@ -26,8 +26,9 @@ interface Transfer {
 }
 
 /**
- * The simulated EVM network. It executes an authorization as the token would: within its time, once for each nonce, and up to the
- * balance of the account; and includes what it executes at once. Whoever sends to it has verified the signature.
+ * The simulated EVM network. It executes an authorization as the token would: within its time, once for each nonce, and
+ * up to the balance of the account; and includes what it executes at once. Whoever sends to it has verified the
+ * signature.
  */
 export class SimulatedEvm implements SettlementNetwork {
   readonly id = playMoneyNetwork;

@@ -6,8 +6,9 @@ import { programs } from './programs';
 const marker = Buffer.from('ProgramDerivedAddress');
 
 /**
- * The account that holds the tokens of a mint for an owner; all in hexadecimal digits, `tokenProgram` is that of the mint. Such an
- * address has no key: it is the first hash, counting down from 255, that is no point of the curve. Each attempt takes about 0.2 ms.
+ * The account that holds the tokens of a mint for an owner; all in hexadecimal digits, `tokenProgram` is that of the
+ * mint. Such an address has no key: it is the first hash, counting down from 255, that is no point of the curve. Each
+ * attempt takes about 0.2 ms.
  */
 export function* associatedTokenAccount(owner: string, mint: string, tokenProgram: string): Task<string> {
   const seeds = Buffer.from(owner + tokenProgram + mint, 'hex');

@@ -10,8 +10,9 @@ const smallOrder: ReadonlySet<bigint> = new Set([0n, 1n, prime - 1n, y8, prime -
 const derPrefix = Buffer.from('302a300506032b6570032100', 'hex');
 
 /**
- * Whether a signature of 64 bytes is that of a public key of 32 bytes, by the rules of Solana: as node:crypto verifies it, which takes
- * the second half below the order of the group, and without the points of small order, for which anybody can make signatures.
+ * Whether a signature of 64 bytes is that of a public key of 32 bytes, by the rules of Solana: as node:crypto verifies
+ * it, which takes the second half below the order of the group, and without the points of small order, for which
+ * anybody can make signatures.
  */
 export function isEd25519Signature(publicKey: Buffer, message: Buffer, signature: Buffer): boolean {
   if (isSmallOrder(publicKey) || isSmallOrder(signature.subarray(0, 32))) return false;

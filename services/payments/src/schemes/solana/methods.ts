@@ -4,8 +4,8 @@ import { version1NameOf } from '../../verify/version1-names';
 import { solanaAssetKeyOf, solanaSymbolOf, type SolanaAsset } from './assets';
 
 /**
- * The ways to pay in tokens on Solana, in the order of the addresses. The requirement names the account that pays the fees; the
- * memo of the transaction is the quote.
+ * The ways to pay in tokens on Solana, in the order of the addresses. The requirement names the account that pays the
+ * fees; the memo of the transaction is the quote.
  */
 export const solanaMethods = (
   addresses: readonly PaymentAddress[],

@@ -30,7 +30,10 @@ export interface SolanaNetworkOptions {
 /** What ten of the dearest transactions cost that are accepted: with less nothing more is taken. */
 const balanceMin = 10_100_000n;
 
-/** How long after its presentation a payment may name a block that no node has yet: nodes are a few seconds behind one another. */
+/**
+ * How long after its presentation a payment may name a block that no node has yet: nodes are a few seconds behind one
+ * another.
+ */
 const unknownBlockMs = 10_000;
 
 /** A network of Solana behind its nodes, on which one account of this service pays the fees. */
@@ -80,7 +83,8 @@ export class SolanaNetwork implements SettlementNetwork {
     const problem = await nodes.ask((node) => node.simulate(transaction));
     if (problem?.includes('BlockhashNotFound')) {
       const presentedAtMs = validUntil.getTime() - Number(lifetimeSeconds) * 1_000;
-      // Nothing was sent, so it can be refused. Anybody can name a block that there is not, and would keep others waiting.
+      // Nothing was sent, so it can be refused. Anybody can name a block that there is not, and would keep others
+      // waiting.
       if (now().getTime() - presentedAtMs > unknownBlockMs) return unknownBlock;
       throw unavailable('The node does not know the block that is named');
     }
@@ -124,8 +128,8 @@ const isIncluded = (status: TransactionStatus | undefined): boolean =>
   status !== undefined && status.hasSucceeded && status.commitment !== 'processed';
 
 /**
- * Whether no block can have the transaction any more. A block that is too new for a node is unknown to it, like one that is too old: so
- * the last block of the node must be later than the payment can be.
+ * Whether no block can have the transaction any more. A block that is too new for a node is unknown to it, like one
+ * that is too old: so the last block of the node must be later than the payment can be.
  */
 async function hasExpired(node: SolanaNode, blockhash: string, validUntil: Date): Promise<boolean> {
   if ((await node.finalizedTimeSeconds()) * 1_000 <= validUntil.getTime()) return false;

@@ -34,8 +34,8 @@ export class SolanaNodeError extends StartError {
 }
 
 /**
- * Opens the networks of Solana behind their nodes. Throws a SolanaNodeError when a node that answers is of another network; a node that
- * does not answer is asked again later.
+ * Opens the networks of Solana behind their nodes. Throws a SolanaNodeError when a node that answers is of another
+ * network; a node that does not answer is asked again later.
  */
 export async function openSolanaNetworks(log: Logger, settings: SolanaSettings): Promise<SolanaNetworks> {
   const networks = await Promise.all(

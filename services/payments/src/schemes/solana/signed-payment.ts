@@ -8,8 +8,8 @@ const addressBytes = 32;
 const headerBytes = 3;
 
 /**
- * A payment that was verified, as it is sent: with the signature of the payer of the fee in the first place, which is empty in `transaction`
- * (base64). The transaction is known by that signature.
+ * A payment that was verified, as it is sent: with the signature of the payer of the fee in the first place, which is
+ * empty in `transaction` (base64). The transaction is known by that signature.
  */
 export function signFee(transaction: string, key: FeeKey): SettlementTransaction {
   const bytes = Buffer.from(transaction, 'base64');

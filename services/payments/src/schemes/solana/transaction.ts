@@ -24,9 +24,9 @@ export interface SolanaTransaction {
 }
 
 /**
- * Reads a transaction with a message of the legacy form or of version 0 by the rules of the network, which has one form for each: no
- * byte more, lengths in their shortest form, no account twice. Throws a Refusal. Accounts from lookup tables are refused, because
- * only the chain has those.
+ * Reads a transaction with a message of the legacy form or of version 0 by the rules of the network, which has one form
+ * for each: no byte more, lengths in their shortest form, no account twice. Throws a Refusal. Accounts from lookup
+ * tables are refused, because only the chain has those.
  */
 export function readSolanaTransaction(bytes: Buffer): SolanaTransaction {
   const reader = new Reader(bytes);

@@ -24,8 +24,8 @@ const places = ['fourth', 'fifth', 'sixth', 'seventh'] as const;
 const transferChecked = 12;
 
 /**
- * Reads a transaction that has the instructions of a payment and no other: the limit and the price of its work, one transfer, then
- * memos and assertions of wallets, `instructionsMax` in all. Throws a Refusal.
+ * Reads a transaction that has the instructions of a payment and no other: the limit and the price of its work, one
+ * transfer, then memos and assertions of wallets, `instructionsMax` in all. Throws a Refusal.
  */
 export function readSolanaTransfer(transaction: SolanaTransaction, instructionsMax: number): SolanaTransfer {
   const { instructions, signatures } = transaction;
@@ -99,7 +99,10 @@ function checkOther({ program, data }: Instruction, at: number): void {
   if (program === programs.memo && !isUtf8(data)) throw refusedTransaction('A memo must be in UTF-8');
 }
 
-/** The amount and the decimals stand behind the number of the instruction. A fifth account would be one of several signers. */
+/**
+ * The amount and the decimals stand behind the number of the instruction. A fifth account would be one of several
+ * signers.
+ */
 function readTransfer(
   { accounts, isWritable, signatures }: SolanaTransaction,
   { program, accounts: named, data }: Instruction,

@@ -32,15 +32,18 @@ export interface SolanaProof {
 
 /** Version 1 has one place fewer for instructions that wallets add. */
 const instructionsMax = { 1: 6, 2: 7 } as const;
-/** A transaction can be included within 150 blocks of the one that it names, each of which takes 0.4 seconds or a little more. */
+/**
+ * A transaction can be included within 150 blocks of the one that it names, each of which takes 0.4 seconds or a little
+ * more.
+ */
 export const lifetimeSeconds = 150n;
 const tokenAccountsMax = 1_000;
 const encodedLengthMax = Math.ceil(transactionBytesMax / 3) * 4;
 const signatureEmpty = Buffer.alloc(64);
 
 /**
- * Verifies payments by transactions with one transfer of a token (TransferChecked), of which the payer of the fee has not signed yet,
- * without the chain.
+ * Verifies payments by transactions with one transfer of a token (TransferChecked), of which the payer of the fee has
+ * not signed yet, without the chain.
  */
 export class SolanaExact implements ExactVerifier {
   private readonly networksOfAssets: ReadonlySet<string>;
@@ -219,7 +222,10 @@ function checkMemo(memos: readonly Buffer[], extra: Members): void {
   }
 }
 
-/** The first signature is made when the payment is settled. If it might be anything before, a payment would have many forms. */
+/**
+ * The first signature is made when the payment is settled. If it might be anything before, a payment would have many
+ * forms.
+ */
 function checkSignatures({ signatures, accounts, message }: SolanaTransaction): void {
   const [first, ...others] = signatures;
   if (!first!.equals(signatureEmpty)) throw refusedSignature('The signature of the payer of the fee must be empty');

@@ -7,7 +7,10 @@ export function addressOf(publicKey: Uint8Array, prefix: string): string {
   return bech32.encode(prefix, bech32.toWords(ripemd160(sha256(publicKey))));
 }
 
-/** The problem of a text that is not a valid address, undefined for one that is. Bech32 also allows capitals; wallets and explorers do not. */
+/**
+ * The problem of a text that is not a valid address, undefined for one that is. Bech32 also allows capitals; wallets
+ * and explorers do not.
+ */
 export function addressProblem(text: string, prefix: string): string | undefined {
   const decoded = bech32.decodeUnsafe(text);
   if (!decoded) return 'is not a bech32 address with a valid checksum';

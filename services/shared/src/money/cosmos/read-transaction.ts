@@ -56,9 +56,9 @@ export interface UnverifiedTransfer {
 }
 
 /**
- * The transfer that the bytes of a signed transaction stand for; `verifySignature` must follow. Throws a TransactionRefused
- * for all bytes but those that encodeSigned makes: so also for unknown fields, other messages, signers who are not the
- * sender, and a second encoding of the same transaction.
+ * The transfer that the bytes of a signed transaction stand for; `verifySignature` must follow. Throws a
+ * TransactionRefused for all bytes but those that encodeSigned makes: so also for unknown fields, other messages,
+ * signers who are not the sender, and a second encoding of the same transaction.
  */
 export function readTransaction(bytes: Uint8Array, rules: ReadRules): UnverifiedTransfer {
   const { transfer, publicKey, raw } = decode(bytes, rules.chainId);

@@ -22,8 +22,8 @@ export interface Transfer {
   sequence: bigint;
   sender: string;
   /**
-   * One is encoded as MsgSend, several as one MsgMultiSend, and what granters pay as one MsgExec of a MsgSend for each: they
-   * succeed or fail as a whole. All have a granter, or none.
+   * One is encoded as MsgSend, several as one MsgMultiSend, and what granters pay as one MsgExec of a MsgSend for each:
+   * they succeed or fail as a whole. All have a granter, or none.
    */
   outputs: readonly [Output, ...Output[]];
   /** E.g. `utia`; of the amounts and the fee. */
@@ -43,9 +43,9 @@ export interface UnsignedBytes {
 }
 
 /**
- * Encodes a transaction for SIGN_MODE_DIRECT. Throws a RangeError for an amount that is not positive, for a number above 64
- * bits, and without a timeout height unless `mayLackTimeout`: a transaction of ours that never expires could not be given up
- * safely.
+ * Encodes a transaction for SIGN_MODE_DIRECT. Throws a RangeError for an amount that is not positive, for a number
+ * above 64 bits, and without a timeout height unless `mayLackTimeout`: a transaction of ours that never expires could
+ * not be given up safely.
  */
 export function encodeTransfer(
   transfer: Transfer,

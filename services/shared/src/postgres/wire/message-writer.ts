@@ -15,7 +15,9 @@ const executeMessage = Buffer.from([frontend.execute, 0, 0, 0, 9, 0, 0, 0, 0, 0]
 const syncMessage = Buffer.from([frontend.sync, 0, 0, 0, 4]);
 const copyDoneMessage = Buffer.from([frontend.copyDone, 0, 0, 0, 4]);
 
-/** Writes messages of the extended query protocol one after the other, to be sent together. Results are in text format. */
+/**
+ * Writes messages of the extended query protocol one after the other, to be sent together. Results are in text format.
+ */
 export class MessageWriter extends BinaryWriter {
   constructor(sizeBytes = scratchBytes) {
     super(sizeBytes);

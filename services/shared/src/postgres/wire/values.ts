@@ -1,7 +1,7 @@
 /**
  * A parameter of a statement. It is sent as text, a buffer in the binary format of the parameter's type. Arrays are of
- * texts, for `$n::text[]` and other types that Postgres reads from text; large ones are sent cheaper by the functions in
- * `binary.ts`.
+ * texts, for `$n::text[]` and other types that Postgres reads from text; large ones are sent cheaper by the functions
+ * in `binary.ts`.
  */
 export type StatementValue = string | number | bigint | boolean | null | Date | Buffer | readonly (string | null)[];
 

@@ -2,8 +2,9 @@ import { hasCharacter, rangeCount, type CharSet } from './char-set';
 import type { Node } from './tree';
 
 /**
- * The most that Postgres gets to compile. Of 2,900 random expressions within these limits that were made to be slow, half
- * took less than 1 ms, 99 of 100 less than 3 ms, and the worst 7 ms; the worst that a search by mutation found, 21 ms.
+ * The most that Postgres gets to compile. Of 2,900 random expressions within these limits that were made to be slow,
+ * half took less than 1 ms, 99 of 100 less than 3 ms, and the worst 7 ms; the worst that a search by mutation found, 21
+ * ms.
  */
 export const complexityMax = 5_000;
 export const boundaryPairsMax = 8;
@@ -23,8 +24,8 @@ export interface Cost {
 export function costOf(tree: Node): Cost {
   const { groups, groupsOf } = characterGroups(tree);
   const { positions, transitions, boundaries, boundaryPairs, meetings, ranges } = measure(tree, groupsOf);
-  // Postgres turns a boundary into steps for each group of characters, and splits states where boundaries meet others or
-  // characters.
+  // Postgres turns a boundary into steps for each group of characters, and splits states where boundaries meet others
+  // or characters.
   const ofBoundaries = (8 * boundaries + 20 * boundaryPairs) * Math.max(groups, 10) + 2 * meetings * groups;
   // It works through the automaton for each group, and where words have boundaries, on copies of its states.
   const ofGroups = (groups * (positions + transitions) * (hasWordBoundary(tree) ? 2.5 : 1)) / stepsOfComplexity;
