@@ -21,6 +21,20 @@ export default tseslint.config(
   },
   js.configs.recommended,
   {
+    rules: {
+      // Prettier wraps code, and leaves comments as they are.
+      'max-len': ['error', { code: 100_000, comments: 120, ignoreUrls: true }],
+      'no-restricted-syntax': [
+        'error',
+        ...[
+          'ObjectExpression > SpreadElement > ObjectExpression',
+          'ArrayExpression > SpreadElement > ArrayExpression',
+          'ArrayExpression > SpreadElement > TSAsExpression > ArrayExpression',
+        ].map((selector) => ({ selector, message: 'Write the members of the literal itself.' })),
+      ],
+    },
+  },
+  {
     files: ['**/*.mjs', '**/*.js'],
     languageOptions: {
       globals: Object.fromEntries(

@@ -19,11 +19,9 @@ function readOperatorKey({ OPERATOR_KEY: key, OPERATOR_KEY_FILE: file }) {
 /** Sends a request, and returns the JSON of its answer. Throws if the status is not `wanted`. */
 async function send(url, method, route, { headers, body, wanted }) {
   const response = await fetch(new URL(route, url), {
-    ...{
-      method,
-      signal: AbortSignal.timeout(requestTimeoutMs),
-      headers: { 'content-type': 'application/json', ...headers },
-    },
+    method,
+    signal: AbortSignal.timeout(requestTimeoutMs),
+    headers: { 'content-type': 'application/json', ...headers },
     ...(body && { body: JSON.stringify(body) }),
   });
   const text = await response.text();
@@ -36,7 +34,9 @@ async function send(url, method, route, { headers, body, wanted }) {
 async function run(url, operatorKey) {
   const operator = { 'x-operator-key': operatorKey };
   const created = await send(url, 'POST', '/api/applications', {
-    ...{ headers: operator, body: { name: 'smoke test' }, wanted: 201 },
+    headers: operator,
+    body: { name: 'smoke test' },
+    wanted: 201,
   });
   const { app_id: app, app_key: key } = created;
   try {

@@ -159,12 +159,10 @@ export function besideLines(name, results) {
     ...Object.entries(beside).map(
       ([neighbour, { p50Ms, p99Ms, ratio, neighbourPerSecond, refused, neighbourRefused }]) => [
         `${side}, beside ${neighbour}`,
-        ...[
-          p50Ms.toFixed(1),
-          p99Ms.toFixed(1),
-          ratio.toFixed(2),
-          neighbourPerSecond > 0 ? String(Math.round(neighbourPerSecond)) : '',
-        ],
+        p50Ms.toFixed(1),
+        p99Ms.toFixed(1),
+        ratio.toFixed(2),
+        neighbourPerSecond > 0 ? String(Math.round(neighbourPerSecond)) : '',
         refused ?? (neighbourRefused ? `the neighbour: ${neighbourRefused}` : ''),
       ],
     ),

@@ -116,7 +116,9 @@ export function eventsLines(results) {
   ]);
   const skipped = Object.entries(results).filter(([, { missing }]) => missing !== undefined);
   return [
-    ...['', eventsTitle, ...table([header, ...rows])],
+    '',
+    eventsTitle,
+    ...table([header, ...rows]),
     ...skipped.map(([name, { missing }]) => `  ${name} was not measured: ${missing}`),
   ];
 }

@@ -50,7 +50,8 @@ export async function measureGrowth(tools, options) {
   const measured = { reads: {} };
   for (const [title, query] of Object.entries(reads)) {
     const loads = Object.entries(apps).map(([size, { name, count }]) => [
-      ...[size, { method: 'GET', path: `${dataPath(name)}?${query}&count=none`, headers: {}, ids: count }],
+      size,
+      { method: 'GET', path: `${dataPath(name)}?${query}&count=none`, headers: {}, ids: count },
     ]);
     measured.reads[title] = await measureBoth(tools, side, Object.fromEntries(loads), options, [most, least]);
   }
@@ -71,8 +72,13 @@ async function measureBoth(tools, side, requests, options, compared) {
 async function blocksOf({ load, postgres }, side, request) {
   const run = async (requestsMax) => {
     const result = await load.call('run', {
-      ...{ port: side.port, statuses: [200], connections: 1, firstNumber: 0, ...request },
-      ...{ seconds: countedSecondsMax, requestsMax },
+      port: side.port,
+      statuses: [200],
+      connections: 1,
+      firstNumber: 0,
+      ...request,
+      seconds: countedSecondsMax,
+      requestsMax,
     });
     if (result.refused !== undefined) throw new Error(`A read was refused: ${result.refused}`);
     return result.requests;
@@ -112,8 +118,11 @@ export function growthLines(measured) {
   ]);
   const { cursor } = measured;
   return [
-    ...['', `${growthTitle} (wanted: × ${wanted} or less)`, ...table([['', ...names, 'ratio'], ...rows])],
-    ...['', `cursor: page 1 and page ${farPage} of 1,000,000 documents (wanted: × ${wanted} or less)`],
+    '',
+    `${growthTitle} (wanted: × ${wanted} or less)`,
+    ...table([['', ...names, 'ratio'], ...rows]),
+    '',
+    `cursor: page 1 and page ${farPage} of 1,000,000 documents (wanted: × ${wanted} or less)`,
     ...table([
       ['', 'page 1', `page ${farPage}`, 'ratio'],
       ['by a cursor', ms(cursor.first), ms(cursor.far), times(cursor.ratio)],

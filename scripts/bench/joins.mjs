@@ -125,7 +125,11 @@ async function assertSame({ granary, expert }, body) {
 /** Formats the table of results. */
 export function joinsLines(measured) {
   const rows = Object.entries(measured).map(([depth, { granary, expert, ratio }]) => [
-    ...[depths[depth], `${granary.toFixed(2)} ms`, `${expert.toFixed(2)} ms`, `× ${ratio.toFixed(2)}`, ''],
+    depths[depth],
+    `${granary.toFixed(2)} ms`,
+    `${expert.toFixed(2)} ms`,
+    `× ${ratio.toFixed(2)}`,
+    '',
   ]);
   const header = ['', 'Granary', 'by hand', 'ratio', ''];
   return ['', `${joinsTitle} (wanted: × ${wanted} or less)`, ...table([header, ...rows])];

@@ -77,7 +77,9 @@ async function requestsOf(load, side) {
   const index = { name: 'owner', collection: 'documents', field_name: 'owner', index_type: 'string' };
   const read_price_config = { pricing_model: 'per_access', price_per_access_utia: priceUtia };
   await fetchJson(`${side.url}/api/apps/priced/indexes`, {
-    ...{ body: { ...index, read_price_config }, headers: apps.priced.headers, statuses: [200] },
+    body: { ...index, read_price_config },
+    headers: apps.priced.headers,
+    statuses: [200],
   });
   await priceAnother(side, apps.unpriced, read_price_config);
   const agentKey = await fundedKey(side);

@@ -26,14 +26,20 @@ export async function measureSearch(tools, { rounds, seconds }) {
   const collections = { without: 'plain', with: 'words' };
   for (const collection of Object.values(collections)) await createCollection(side, 'search', app, collection);
   await createIndex(side, 'search', app, {
-    ...{ name: 'text', collection: collections.with, field_name: 'text', index_type: 'fulltext' },
+    name: 'text',
+    collection: collections.with,
+    field_name: 'text',
+    index_type: 'fulltext',
     options: { language: 'english' },
   });
   const write = async (name, length) => {
     const body = { text: JSON.stringify({ root: `search::${collections[name]}`, data: [{ text }] }) };
     const load = { port: side.port, method: 'POST', path: '/store', headers, body, statuses: [202], firstNumber: 0 };
     const result = await tools.load.call('run', {
-      ...{ ...load, connections, seconds: length, requestsMax: Number.MAX_SAFE_INTEGER },
+      ...load,
+      connections,
+      seconds: length,
+      requestsMax: Number.MAX_SAFE_INTEGER,
     });
     if (result.refused !== undefined) throw new Error(`A write was refused: ${result.refused}`);
     return result.p99Ms;

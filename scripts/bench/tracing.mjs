@@ -71,7 +71,11 @@ export function tracingLines(measured) {
   const percent = (share) => `${(share * 100).toFixed(0)} %`;
   const rows = Object.entries(measured).map(([run, { off, on, slower, dearer }]) => [
     `${run}, ${runs[run].connections} at once`,
-    ...[off.toFixed(0), on.toFixed(0), percent(slower), percent(dearer), ''],
+    off.toFixed(0),
+    on.toFixed(0),
+    percent(slower),
+    percent(dearer),
+    '',
   ]);
   const header = ['', 'off, requests/s', 'on, requests/s', 'slower by', 'dearer in CPU by', ''];
   return ['', `${tracingTitle} (wanted: slower by less than ${percent(wanted)})`, ...table([header, ...rows])];

@@ -158,7 +158,11 @@ async function eventsBesideRefreshMs(side, app, bus, options) {
 /** Formats the table of these results. */
 export function readsLines(results) {
   const rows = Object.entries(results).map(([title, { ours, other, ratio, wanted }]) => [
-    ...[title, `${ours.toFixed(2)} ms`, `${other.toFixed(2)} ms`, `× ${ratio.toFixed(2)}`, `× ${wanted}`],
+    title,
+    `${ours.toFixed(2)} ms`,
+    `${other.toFixed(2)} ms`,
+    `× ${ratio.toFixed(2)}`,
+    `× ${wanted}`,
   ]);
   return ['', ...table([['of 100,000 documents', 'the first', 'the second', 'ratio', 'wanted'], ...rows])];
 }

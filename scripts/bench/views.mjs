@@ -26,7 +26,10 @@ const byCategoryOfBoth = {
   join: { other: { collection: 'writes', on: { owner: '$data.owner' } } },
 };
 const joining = {
-  ...{ documents: joinedDocuments, views: [byCategoryOfBoth], connections: 1, wanted: 2 },
+  documents: joinedDocuments,
+  views: [byCategoryOfBoth],
+  connections: 1,
+  wanted: 2,
   sources: ['documents', 'writes'],
 };
 const largestUsual = 1_000_000;
@@ -100,7 +103,11 @@ async function measureCase(tools, side, apps, { run, connections, wanted, wanted
   const write = async (app, length) => {
     const before = postgresUsage(tools.postgresPid, side.prefix);
     const result = await tools.load.call('run', {
-      ...{ ...app.requests[run], port: side.port, connections, seconds: length, firstNumber: app.nextNumber },
+      ...app.requests[run],
+      port: side.port,
+      connections,
+      seconds: length,
+      firstNumber: app.nextNumber,
       requestsMax: Number.MAX_SAFE_INTEGER,
     });
     if (result.refused !== undefined) throw new Error(`A write was refused: ${result.refused}`);
@@ -124,20 +131,28 @@ async function measureCase(tools, side, apps, { run, connections, wanted, wanted
     with: median(found.map((one) => one.with.ms)),
     ratio: median(found.map((one) => one.with.ms / one.without.ms)),
     cpuUs: median(found.map((one) => one.with.cpuUs - one.without.cpuUs)),
-    ...{ wanted, wantedUs },
+    wanted,
+    wantedUs,
   };
 }
 
 /** Formats the tables of results. */
 export function viewsLines({ reads, ...results }) {
   const rows = Object.entries(results).map(([title, { without, with: viewed, ratio, cpuUs, wanted, wantedUs }]) => [
-    ...[title, `${without.toFixed(2)} ms`, `${viewed.toFixed(2)} ms`, `× ${ratio.toFixed(2)}`, `× ${wanted}`],
-    ...[`${cpuUs.toFixed(0)} µs`, wantedUs === undefined ? '' : `${wantedUs} µs`],
+    title,
+    `${without.toFixed(2)} ms`,
+    `${viewed.toFixed(2)} ms`,
+    `× ${ratio.toFixed(2)}`,
+    `× ${wanted}`,
+    `${cpuUs.toFixed(0)} µs`,
+    wantedUs === undefined ? '' : `${wantedUs} µs`,
   ]);
   const growth = results[flat.to].ratio / results[flat.from].ratio;
   const head = ['p50', 'without', 'with', 'ratio', 'wanted', 'Postgres a document', 'wanted'];
   return [
-    ...['', viewsTitle, ...table([head, ...rows])],
+    '',
+    viewsTitle,
+    ...table([head, ...rows]),
     `The ratio grows from 10,000 to 1,000,000 documents by × ${growth.toFixed(2)} (wanted: × ${flat.wanted} or less).`,
     ...readsLines(reads),
   ];

@@ -58,7 +58,10 @@ export async function writeImage(file, { reference, config, layers, work }) {
   const rootfs = { type: 'layers', diff_ids: stored.map(({ digest }) => digest) };
   const run = store(mediaType('config'), { created: '1970-01-01T00:00:00Z', ...platform, config, rootfs });
   const manifest = store(mediaType('manifest'), {
-    ...{ schemaVersion: 2, mediaType: mediaType('manifest'), config: run, layers: stored },
+    schemaVersion: 2,
+    mediaType: mediaType('manifest'),
+    config: run,
+    layers: stored,
   });
   const annotations = {
     'io.containerd.image.name': reference,

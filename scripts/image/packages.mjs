@@ -18,13 +18,18 @@ export function listPackages(recordFile, { name, version }, others) {
   const all = [described, ...[...found.values()].toSorted((a, b) => (a.SPDXID < b.SPDXID ? -1 : 1))];
   const digest = createHash('sha256').update(JSON.stringify(all)).digest('hex');
   return {
-    ...{ spdxVersion: 'SPDX-2.3', dataLicense: 'CC0-1.0', SPDXID: 'SPDXRef-DOCUMENT', name: `${name}-${version}` },
+    spdxVersion: 'SPDX-2.3',
+    dataLicense: 'CC0-1.0',
+    SPDXID: 'SPDXRef-DOCUMENT',
+    name: `${name}-${version}`,
     documentNamespace: `https://spdx.org/spdxdocs/${name}-${version}-${digest}`,
     creationInfo: { created: '1970-01-01T00:00:00Z', creators: [`Tool: ${name}-image`] },
     documentDescribes: [described.SPDXID],
     packages: all,
     relationships: all.slice(1).map(({ SPDXID }) => ({
-      ...{ spdxElementId: described.SPDXID, relationshipType: 'DEPENDS_ON', relatedSpdxElement: SPDXID },
+      spdxElementId: described.SPDXID,
+      relationshipType: 'DEPENDS_ON',
+      relatedSpdxElement: SPDXID,
     })),
   };
 }
@@ -40,13 +45,13 @@ function npmPackage(name, { version, license, integrity }) {
 }
 
 const describe = ({ name, version, license = 'NOASSERTION', purl }) => ({
-  ...{ name, versionInfo: version, SPDXID: `SPDXRef-${`${name}-${version}`.replace(/[^A-Za-z0-9.]+/g, '-')}` },
-  ...{
-    downloadLocation: 'NOASSERTION',
-    filesAnalyzed: false,
-    licenseConcluded: 'NOASSERTION',
-    licenseDeclared: license,
-  },
-  ...{ copyrightText: 'NOASSERTION' },
+  name,
+  versionInfo: version,
+  SPDXID: `SPDXRef-${`${name}-${version}`.replace(/[^A-Za-z0-9.]+/g, '-')}`,
+  downloadLocation: 'NOASSERTION',
+  filesAnalyzed: false,
+  licenseConcluded: 'NOASSERTION',
+  licenseDeclared: license,
+  copyrightText: 'NOASSERTION',
   externalRefs: [{ referenceCategory: 'PACKAGE-MANAGER', referenceType: 'purl', referenceLocator: purl }],
 });

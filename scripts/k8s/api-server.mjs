@@ -29,7 +29,8 @@ export class ApiServer {
     const script = path.join(this.scripts, 'api.sh');
     await this.run(path.join(this.scripts, 'build.sh'));
     this.child = spawn('setpriv', ['--pdeathsig=KILL', script, ...ports.map(String)], {
-      ...{ env: this.env, stdio: ['ignore', 'ignore', 'inherit'] },
+      env: this.env,
+      stdio: ['ignore', 'ignore', 'inherit'],
     });
     this.ended = new Promise((resolve) => this.child.once('close', resolve).once('error', resolve));
     await eventually('the API server is ready', () => this.isReady(), readyWithinMs);

@@ -52,7 +52,10 @@ async function kafkaResources() {
   const properties = brokerProperties({ ...place, listenHost: '0.0.0.0', advertisedHost: 'kafka' });
   const file = `${propertiesFolder}/server.properties`;
   const run = (name, ...args) => ({
-    ...{ name, image: 'registry.local/kafka:1', workingDir: kafkaFolder, command: [java] },
+    name,
+    image: 'registry.local/kafka:1',
+    workingDir: kafkaFolder,
+    command: [java],
     args: [...jvmOptions, ...classPath, ...args],
     volumeMounts: [{ name: 'properties', mountPath: propertiesFolder }],
   });
@@ -72,7 +75,8 @@ async function kafkaResources() {
 const minioPod = {
   port: minioPort,
   container: {
-    ...{ name: 'minio', image: 'registry.local/minio:1' },
+    name: 'minio',
+    image: 'registry.local/minio:1',
     args: ['server', '/data', '--address', `:${minioPort}`, '--quiet'],
     env: Object.entries({
       MINIO_ROOT_USER: storeKeys.accessKey,

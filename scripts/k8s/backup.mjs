@@ -12,7 +12,10 @@ const jobTimeout = scaledSeconds(120);
 const restoreTimeout = scaledSeconds(300);
 
 const backupValues = [
-  ...['--set', 'backup.enabled=true', '--set', `backup.existingClaim=${claim}`],
+  '--set',
+  'backup.enabled=true',
+  '--set',
+  `backup.existingClaim=${claim}`,
   ...Object.entries(image).flatMap(([name, value]) => ['--set-string', `backup.image.${name}=${value}`]),
 ];
 
@@ -65,9 +68,13 @@ const volumeFolder = (cluster) => path.join(cluster.state, 'volumes', volume);
 async function claimVolume(cluster) {
   mkdirSync(volumeFolder(cluster), { recursive: true });
   await cluster.apply({
-    ...{ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name: claim } },
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: { name: claim },
     spec: {
-      ...{ accessModes: ['ReadWriteOnce'], storageClassName: 'local', volumeName: volume },
+      accessModes: ['ReadWriteOnce'],
+      storageClassName: 'local',
+      volumeName: volume,
       resources: { requests: { storage: '1Gi' } },
     },
   });

@@ -103,7 +103,9 @@ export class Cluster {
     const log = openSync(this.logFile(`${name}.log`), 'a');
     try {
       return spawn(path.join(this.scripts, 'in.sh'), ['setpriv', '--pdeathsig=KILL', ...command], {
-        ...{ env: { ...this.env, ...env }, cwd: '/', stdio: ['ignore', isPiped ? 'pipe' : log, log] },
+        env: { ...this.env, ...env },
+        cwd: '/',
+        stdio: ['ignore', isPiped ? 'pipe' : log, log],
       });
     } finally {
       closeSync(log);

@@ -44,9 +44,12 @@ const podValues = [
     'kafka.sasl.existingSecret': kafkaSecret.name,
     'objectStorage.endpoint': 'http://minio:9000',
   }).flatMap(([name, value]) => ['--set', `${name}=${value}`]),
-  ...['--set-json', `networkPolicy.postgresTo=${peers(databaseHost)}`],
-  ...['--set-json', `networkPolicy.kafkaTo=${peers('kafka')}`],
-  ...['--set-json', `networkPolicy.objectStorageTo=${peers('minio')}`],
+  '--set-json',
+  `networkPolicy.postgresTo=${peers(databaseHost)}`,
+  '--set-json',
+  `networkPolicy.kafkaTo=${peers('kafka')}`,
+  '--set-json',
+  `networkPolicy.objectStorageTo=${peers('minio')}`,
 ];
 
 async function killPods(proof) {

@@ -43,7 +43,10 @@ async function connect(cluster, { caller, pod, targets }) {
   const output = await cluster.kubectl('exec', pod.name, '--', ...command);
   const results = JSON.parse(output.slice(output.indexOf('[')));
   return targets.map(({ service, host, port, callers, isOwn }, at) => ({
-    ...{ caller, isOwn, target: `${service} at ${host}:${port}`, result: results[at] },
+    caller,
+    isOwn,
+    target: `${service} at ${host}:${port}`,
+    result: results[at],
     wanted: callers.includes(caller) ? 'open' : 'timeout',
   }));
 }

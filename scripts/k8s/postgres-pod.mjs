@@ -38,7 +38,12 @@ export function postgresResources() {
     volumeMounts: [{ name: 'settings', mountPath: settingsFolder }],
   };
   const initdb = [
-    ...[`${folder}/bin/initdb`, '-D', files, '--username=postgres', '--encoding=UTF8', '--locale=C'],
+    `${folder}/bin/initdb`,
+    '-D',
+    files,
+    '--username=postgres',
+    '--encoding=UTF8',
+    '--locale=C',
     `--pwfile=${settingsFolder}/password`,
   ];
   const settings = { hba_file: `${settingsFolder}/hba`, listen_addresses: '*', unix_socket_directories: '/tmp' };
@@ -51,7 +56,9 @@ export function postgresResources() {
         { name: 'initdb', command: ['sh', '-c', `[ -e ${files}/PG_VERSION ] || ${initdb.join(' ')}`], ...common },
       ],
       container: {
-        ...{ name: 'postgres', args: ['-D', files, ...flags], ...common },
+        name: 'postgres',
+        args: ['-D', files, ...flags],
+        ...common,
         readinessProbe: { tcpSocket: { port: 5432 } },
       },
       volumes: [{ name: 'settings', secret: { secretName: 'postgres-settings' } }],

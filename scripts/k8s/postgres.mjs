@@ -118,8 +118,13 @@ export async function runSql({ cluster, url }, text, database = 'postgres') {
 }
 
 const asUser = [
-  ...['setpriv', '--pdeathsig=KILL', `--reuid=${user.uid}`, `--regid=${user.gid}`, '--clear-groups'],
-  ...['env', '--chdir=/'],
+  'setpriv',
+  '--pdeathsig=KILL',
+  `--reuid=${user.uid}`,
+  `--regid=${user.gid}`,
+  '--clear-groups',
+  'env',
+  '--chdir=/',
 ];
 
 function childrenOf(parent) {

@@ -200,7 +200,8 @@ async function clusterStarter(root, { cluster, backends, releases }) {
 
 function makeProof(cluster, { releases, callersOf, ...others }) {
   const [release, releaseBefore] = releases.map(({ chart, tag, image }) => ({
-    ...{ chart, image },
+    chart,
+    image,
     values: valuesOf(chart, tag, Object.keys(callersOf)),
   }));
   releaseBefore.values.push(...valuesBefore);
@@ -235,8 +236,12 @@ async function findTools(say) {
   const user = { name: 'nobody', uid: 65534, gid: 65534 };
   const definitions = await prepareChartTools(say);
   return {
-    ...{ cache, callersOf, minio: await prepareMinio(say), postgres: await findBinaries(user) },
-    ...{ definitions, helm: path.join(definitions, 'helm') },
+    cache,
+    callersOf,
+    minio: await prepareMinio(say),
+    postgres: await findBinaries(user),
+    definitions,
+    helm: path.join(definitions, 'helm'),
   };
 }
 

@@ -14,12 +14,17 @@ export function statefulSet(name, { port, before = [], container, volumes = [] }
     volumeMounts: [...volumeMounts, { name: 'data', mountPath: '/data' }, { name: 'tmp', mountPath: '/tmp' }],
   });
   const securityContext = {
-    ...{ runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: { type: 'RuntimeDefault' } },
+    runAsNonRoot: true,
+    runAsUser: 65532,
+    fsGroup: 65532,
+    seccompProfile: { type: 'RuntimeDefault' },
     // Postgres refuses files that a group may write, as each start of a pod would make them otherwise.
     fsGroupChangePolicy: 'OnRootMismatch',
   };
   const spec = {
-    ...{ securityContext, automountServiceAccountToken: false, enableServiceLinks: false },
+    securityContext,
+    automountServiceAccountToken: false,
+    enableServiceLinks: false,
     initContainers: before.map(complete),
     containers: [complete(container)],
     volumes: [...volumes, { name: 'tmp', emptyDir: {} }],
@@ -28,9 +33,13 @@ export function statefulSet(name, { port, before = [], container, volumes = [] }
   return [
     { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector: labels, ports: [{ port }] } },
     {
-      ...{ apiVersion: 'apps/v1', kind: 'StatefulSet', metadata },
+      apiVersion: 'apps/v1',
+      kind: 'StatefulSet',
+      metadata,
       spec: {
-        ...{ serviceName: name, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+        serviceName: name,
+        selector: { matchLabels: labels },
+        template: { metadata: { labels }, spec },
         volumeClaimTemplates: [{ metadata: { name: 'data' }, spec: claim }],
       },
     },

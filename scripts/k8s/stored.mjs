@@ -7,7 +7,8 @@ const ids = [];
 for (let cursor; cursor !== null;) {
   const body = { root: `${app}::${collection}`, ...query };
   const response = await fetch(`${url}/list`, {
-    ...{ method: 'POST', headers },
+    method: 'POST',
+    headers,
     body: JSON.stringify({ ...body, ...(cursor && { cursor }) }),
   });
   const text = await response.text();

@@ -54,17 +54,27 @@ async function evmPayment() {
   const { newPayer, transferTypes } = load('@granary/testing/x402-client');
   const payer = await newPayer();
   const requirement = {
-    ...{ scheme: 'exact', network, asset, payTo, amount: '10000', maxTimeoutSeconds: 3_600 },
+    scheme: 'exact',
+    network,
+    asset,
+    payTo,
+    amount: '10000',
+    maxTimeoutSeconds: 3_600,
     extra: { name: 'USDC', version: '2' },
   };
   const authorization = {
-    ...{ from: payer.address, to: payTo, value: '10000', validAfter: '0' },
+    from: payer.address,
+    to: payTo,
+    value: '10000',
+    validAfter: '0',
     validBefore: String(Math.floor(Date.now() / 1_000) + 3_600),
     nonce: `0x${randomBytes(32).toString('hex')}`,
   };
   const signature = await payer.signTypedData({
     domain: { name: 'USDC', version: '2', chainId: 84532, verifyingContract: asset },
-    ...{ types: transferTypes, primaryType: 'TransferWithAuthorization', message: authorization },
+    types: transferTypes,
+    primaryType: 'TransferWithAuthorization',
+    message: authorization,
   });
   const paymentPayload = { x402Version: 2, accepted: requirement, payload: { signature, authorization } };
   return { paymentPayload, paymentRequirements: requirement };
@@ -75,12 +85,23 @@ function cosmosPayment(at) {
   const quoteId = `quote-${at}`;
   const address = newCosmosPayer().address;
   const requirement = {
-    ...{ scheme: 'exact', network: cosmos.network, asset: 'utia', payTo: address, amount: '10000' },
-    ...{ maxTimeoutSeconds: 300, extra: { quoteId } },
+    scheme: 'exact',
+    network: cosmos.network,
+    asset: 'utia',
+    payTo: address,
+    amount: '10000',
+    maxTimeoutSeconds: 300,
+    extra: { quoteId },
   };
   const signedTx = signCosmos(newCosmosPayer(), {
-    ...{ chainId: 'celestia', accountNumber: 7n, sequence: 3n, denom: 'utia', memo: quoteId, timeoutHeight: 0n },
-    ...{ outputs: [{ address, amount: 10_000n }], fee: { amount: 400n, gas: 100_000n } },
+    chainId: 'celestia',
+    accountNumber: 7n,
+    sequence: 3n,
+    denom: 'utia',
+    memo: quoteId,
+    timeoutHeight: 0n,
+    outputs: [{ address, amount: 10_000n }],
+    fee: { amount: 400n, gas: 100_000n },
   }).toString('base64');
   const payload = { signedTx, accountNumber: '7' };
   return { paymentPayload: { x402Version: 2, accepted: requirement, payload }, paymentRequirements: requirement };
@@ -120,7 +141,9 @@ async function officialFacilitator() {
     getCode: ({ address }) => Promise.resolve(address.toLowerCase() === asset.toLowerCase() ? '0x60' : undefined),
     verifyTypedData,
     readContract: () => Promise.resolve(true),
-    ...{ writeContract: never, sendTransaction: never, waitForTransactionReceipt: never },
+    writeContract: never,
+    sendTransaction: never,
+    waitForTransactionReceipt: never,
   };
   const facilitator = new x402Facilitator().register(network, new ExactEvmScheme(signer));
   return async ({ paymentPayload, paymentRequirements }) =>

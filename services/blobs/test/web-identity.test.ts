@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-// eslint-disable-next-line no-restricted-imports -- keys with a session token, for the stand-in of a token service to give out
+// eslint-disable-next-line no-restricted-imports -- the stand-in of a token service gives out keys with a session token
 import { AssumeRoleProvider } from 'minio/dist/main/AssumeRoleProvider.js';
 import { webIdentityKeys } from '../src/stores/s3/web-identity';
 import { chunksOf, openTestStore, readAll } from '@granary/testing/s3-bucket';

@@ -27,14 +27,24 @@ describe('two copies of the service with encrypted fields', () => {
     const app = await newApp(one);
     const place = { appId: app.appId, appNumber: app.number.toString(), collection: 'people' };
     await one.methods.createIndex({
-      ...{ ...place, name: 'by_email', fieldName: 'email', fields: [], indexType: 'encrypted' },
-      ...{ unique: false, ticketId: '', isPaid: true },
+      ...place,
+      name: 'by_email',
+      fieldName: 'email',
+      fields: [],
+      indexType: 'encrypted',
+      unique: false,
+      ticketId: '',
+      isPaid: true,
     });
     await one.methods.store(storeRequest(app, 'people', [{ id: 'a', email: 'x' }]));
     const change = (service: DataService, id: string, email: string, key = '') =>
       service.methods.changeDocument({
-        ...{ ...place, id, change: 'put', body: Buffer.from(JSON.stringify({ id, email })) },
-        ...{ ticketId: newTicket('c', app.number), mayReadPrivate: true },
+        ...place,
+        id,
+        change: 'put',
+        body: Buffer.from(JSON.stringify({ id, email })),
+        ticketId: newTicket('c', app.number),
+        mayReadPrivate: true,
         idempotency: key === '' ? noIdempotency : { ...noIdempotency, caller: 'test', method: 'PUT', path: id, key },
       });
     for (let round = 0; round < 5; round += 1) {

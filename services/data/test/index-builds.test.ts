@@ -28,14 +28,16 @@ describe('builds of indexes with two replicas on one database', () => {
     copy.methods.store(storeRequest(app, collection, data));
   const createIndex = (collection: string, fieldName: string, more: object = {}) =>
     one.methods.createIndex({
-      ...{
-        appId: app.appId,
-        appNumber: app.number.toString(),
-        name: `${collection}_${fieldName}`,
-        collection,
-        fieldName,
-      },
-      ...{ fields: [], indexType: 'btree', unique: false, ticketId: newTicket('j', app.number), ...more },
+      appId: app.appId,
+      appNumber: app.number.toString(),
+      name: `${collection}_${fieldName}`,
+      collection,
+      fieldName,
+      fields: [],
+      indexType: 'btree',
+      unique: false,
+      ticketId: newTicket('j', app.number),
+      ...more,
     });
   const ended = (ticketId: string) =>
     eventually(async () => {

@@ -142,7 +142,10 @@ async function listed(app: TestApp, root: string, query: object, limit: number):
   let cursor: unknown;
   do {
     const page = await app.list({
-      ...{ root: `${app.appId}::${root}`, ...query, limit, count: 'none' },
+      root: `${app.appId}::${root}`,
+      ...query,
+      limit,
+      count: 'none',
       ...(cursor === undefined ? {} : { cursor }),
     });
     records.push(...page.records);
@@ -154,9 +157,18 @@ async function listed(app: TestApp, root: string, query: object, limit: number):
 async function predefined(app: TestApp, name: string, sourceCollection: string, query: object): Promise<unknown[]> {
   const none = Buffer.alloc(0);
   await fixture.methods.createQuery({
-    ...{ appId: app.appId, name, sourceCollection, baseQueryJson: Buffer.from(JSON.stringify(query)) },
-    ...{ parametersJson: none, exampleRequestJson: none, exampleResponseJson: none },
-    ...{ description: '', version: '', readAccess: '', mayPublish: false, idempotency: noIdempotency },
+    appId: app.appId,
+    name,
+    sourceCollection,
+    baseQueryJson: Buffer.from(JSON.stringify(query)),
+    parametersJson: none,
+    exampleRequestJson: none,
+    exampleResponseJson: none,
+    description: '',
+    version: '',
+    readAccess: '',
+    mayPublish: false,
+    idempotency: noIdempotency,
   });
   const { records } = await app.read('runQuery', name, {});
   await fixture.methods.deleteQuery({ appId: app.appId, name, idempotency: noIdempotency });

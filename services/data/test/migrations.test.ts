@@ -132,7 +132,11 @@ describe('migrations of what is there already', () => {
       }
       const { indexes } = await copy.methods.listIndexes({ appId: 'a', collection: 'films', limit: 10, cursor: '' });
       expect(indexes.map(({ name, status }) => `${name} ${status}`)).toEqual([
-        ...['n ready', 'at ready', 'both ready', 'email ready', 'broken failed'],
+        'n ready',
+        'at ready',
+        'both ready',
+        'email ready',
+        'broken failed',
       ]);
       const list = async (body: object) => {
         const text = Buffer.from(JSON.stringify({ root: 'a::films', ...body }));
@@ -234,7 +238,9 @@ describe('migrations of what is there already', () => {
       );
       // Only the index over what was stale is built again.
       expect(kinds.map(({ kind, jobs: count }) => `${kind} ${count}`)).toEqual([
-        ...['index.build 1', 'instants.renew 1', 'view.refresh 2'],
+        'index.build 1',
+        'instants.renew 1',
+        'view.refresh 2',
       ]);
     } finally {
       await before.stop();

@@ -126,8 +126,16 @@ test(`of ${textCount} texts every one that is accepted is jsonb with unique keys
   expect(seen.get('document accepted')).toBeGreaterThan(0.3 * textCount);
   expect(seen.get('document MALFORMED')).toBeGreaterThan(0.2 * textCount);
   const reasons: JsonErrorReason[] = [
-    ...(['INVALID_UTF8', 'BYTE_ORDER_MARK', 'NUL_CHARACTER', 'LONE_SURROGATE', 'TOO_DEEP', 'DUPLICATE_KEY'] as const),
-    ...(['FORBIDDEN_KEY', 'NUMBER_OUT_OF_RANGE', 'NOT_AN_OBJECT', 'INVALID_ID'] as const),
+    'INVALID_UTF8',
+    'BYTE_ORDER_MARK',
+    'NUL_CHARACTER',
+    'LONE_SURROGATE',
+    'TOO_DEEP',
+    'DUPLICATE_KEY',
+    'FORBIDDEN_KEY',
+    'NUMBER_OUT_OF_RANGE',
+    'NOT_AN_OBJECT',
+    'INVALID_ID',
   ];
   expect(reasons.filter((reason) => (seen.get(`document ${reason}`) ?? 0) < textCount / 2_000)).toEqual([]);
 });

@@ -52,9 +52,13 @@ function documentText(at: number): string {
   const date = [`"2024-01-${day}T00:00:00Z"`, `"2024-01-${day}T01:00:00.5+01:00"`, '"soon"', '5', 'null', ''][at % 6]!;
   const parts = [
     `"id":"${String((at * 7_919) % count).padStart(5, '0')}"`,
-    ...[member('kind', `"k${at % 4}"`), member('a', mixed(at)), member('b', mixed(Math.floor(at / 3) + 11))],
-    ...[member('group', `"g${at % 5}"`), member('maybe', at % 2 === 0 ? 'null' : String(at % 1_000))],
-    ...[member('at', date), member('filling', `"${filling}"`)],
+    member('kind', `"k${at % 4}"`),
+    member('a', mixed(at)),
+    member('b', mixed(Math.floor(at / 3) + 11)),
+    member('group', `"g${at % 5}"`),
+    member('maybe', at % 2 === 0 ? 'null' : String(at % 1_000)),
+    member('at', date),
+    member('filling', `"${filling}"`),
   ];
   return `{${parts.join('')}}`;
 }

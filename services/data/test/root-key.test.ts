@@ -32,8 +32,16 @@ describe('the root key', () => {
   const create = { ENCRYPTION_KEY_FILE_CREATE: 'true' };
   const encrypt = (service: DataService, app: App, more: object = {}) =>
     service.methods.createIndex({
-      ...{ appId: app.appId, appNumber: app.number.toString(), name: 'by_email', collection: 'people' },
-      ...{ fieldName: 'email', fields: [], indexType: 'encrypted', unique: false, ticketId: '', isPaid: true },
+      appId: app.appId,
+      appNumber: app.number.toString(),
+      name: 'by_email',
+      collection: 'people',
+      fieldName: 'email',
+      fields: [],
+      indexType: 'encrypted',
+      unique: false,
+      ticketId: '',
+      isPaid: true,
       ...more,
     });
 

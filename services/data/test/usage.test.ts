@@ -69,8 +69,15 @@ describe('what collections use', () => {
   test('events carry what the indexes take, as of their last measurement; those of an empty collection take nothing', async () => {
     const index = async (collection: string) => {
       await one.methods.createIndex({
-        ...{ appId: app.appId, appNumber: app.number.toString(), name: `${collection}_n`, collection, fieldName: 'n' },
-        ...{ fields: [], indexType: 'btree', unique: false, ticketId: newTicket('j', app.number) },
+        appId: app.appId,
+        appNumber: app.number.toString(),
+        name: `${collection}_n`,
+        collection,
+        fieldName: 'n',
+        fields: [],
+        indexType: 'btree',
+        unique: false,
+        ticketId: newTicket('j', app.number),
       });
       const list = { appId: app.appId, collection, limit: 10, cursor: '' };
       await eventually(async () => (await one.methods.listIndexes(list)).indexes[0]!.status === 'ready');

@@ -63,8 +63,16 @@ describe('a root key in Vault', () => {
   const oldSeedFile = () => ({ ENCRYPTION_OLD_KEY_FILE: join(directory, 'seed') });
   const encrypt = (service: DataService, app: App, fieldName = 'email') =>
     service.methods.createIndex({
-      ...{ appId: app.appId, appNumber: app.number.toString(), name: `by_${fieldName}`, collection: 'people' },
-      ...{ fieldName, fields: [], indexType: 'encrypted', unique: false, ticketId: '', isPaid: true },
+      appId: app.appId,
+      appNumber: app.number.toString(),
+      name: `by_${fieldName}`,
+      collection: 'people',
+      fieldName,
+      fields: [],
+      indexType: 'encrypted',
+      unique: false,
+      ticketId: '',
+      isPaid: true,
     });
   const store = (service: DataService, app: App, id = 'a') =>
     service.methods.store(storeRequest(app, 'people', [{ id, email: 'x' }]));

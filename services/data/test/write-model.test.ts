@@ -48,12 +48,19 @@ const match: fc.Arbitrary<Match> = fc.oneof(
 const change: fc.Arbitrary<Change> = fc
   .record({
     kind: fc.constantFrom('put' as const, 'merge' as const, 'delete' as const),
-    ...{ collection, id, members, ifMatch: match, ifNoneMatch: match },
+    collection,
+    id,
+    members,
+    ifMatch: match,
+    ifNoneMatch: match,
   })
   .map((one) => (one.kind === 'delete' ? { ...one, members: {}, ifNoneMatch: undefined } : one));
 const operation: fc.Arbitrary<Change> = fc.record({
   kind: fc.constantFrom('create' as const, 'merge' as const, 'merge' as const, 'delete' as const),
-  ...{ collection, id, members, conditionN: fc.option(fc.nat({ max: 5 }), { nil: undefined, freq: 3 }) },
+  collection,
+  id,
+  members,
+  conditionN: fc.option(fc.nat({ max: 5 }), { nil: undefined, freq: 3 }),
 });
 const document = fc.record({ id, members, deleted: fc.nat({ max: 7 }).map((n) => n === 0) });
 const sameDocument = (one: Change, other: Change) => one.collection === other.collection && one.id === other.id;
@@ -66,7 +73,9 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.record({
-      ...{ call: fc.constant('store' as const), collection, isRepeated },
+      call: fc.constant('store' as const),
+      collection,
+      isRepeated,
       documents: fc.array(document, { minLength: 1, maxLength: 4 }),
     }),
   },
@@ -92,8 +101,12 @@ const commands = fc.array(command, { minLength: 20, maxLength: 120 });
 
 /** What the generated calls must lead to. */
 const outcomes = [
-  ...['done', 'ALREADY_EXISTS', 'COLLECTION_NOT_FOUND', 'DOCUMENT_NOT_FOUND'],
-  ...['PRECONDITION_FAILED', 'UNIQUE_VIOLATION'],
+  'done',
+  'ALREADY_EXISTS',
+  'COLLECTION_NOT_FOUND',
+  'DOCUMENT_NOT_FOUND',
+  'PRECONDITION_FAILED',
+  'UNIQUE_VIOLATION',
 ];
 
 describe('the write path beside a model', () => {
@@ -245,9 +258,16 @@ describe('the write path beside a model', () => {
 
   const createFullText = (app: App) =>
     service.methods.createIndex({
-      ...{ appId: app.appId, appNumber: app.number.toString(), ticketId: newTicket('j', app.number) },
-      ...{ name: 'words', collection: uniqueCollection, fieldName: 'words', fields: [], unique: false },
-      ...{ indexType: 'fulltext', language: 'english' },
+      appId: app.appId,
+      appNumber: app.number.toString(),
+      ticketId: newTicket('j', app.number),
+      name: 'words',
+      collection: uniqueCollection,
+      fieldName: 'words',
+      fields: [],
+      unique: false,
+      indexType: 'fulltext',
+      language: 'english',
     });
 
   /** The full-text index has the words that the stored texts have. */

@@ -202,8 +202,15 @@ describe('writes of one app that overlap', () => {
   test('a change of the catalog comes between two bulks, and the second has the keys of the new index', async () => {
     const { release, first, second } = await overlapping();
     const changed = one.methods.createIndex({
-      ...{ appId: app.appId, appNumber: app.number.toString(), name: 'n', collection: 'films', fieldName: 'n' },
-      ...{ fields: [], indexType: 'number', unique: false, ticketId: '' },
+      appId: app.appId,
+      appNumber: app.number.toString(),
+      name: 'n',
+      collection: 'films',
+      fieldName: 'n',
+      fields: [],
+      indexType: 'number',
+      unique: false,
+      ticketId: '',
     });
     await session(`wait_event_type = 'Lock' and query like '%head%'`);
     await release();

@@ -32,14 +32,16 @@ describe('the write path of two copies on one database', () => {
     copy.methods.store(storeRequest(app, collection, data));
   const createIndex = (collection: string, fieldName: string, more: object = {}) =>
     one.methods.createIndex({
-      ...{
-        appId: app.appId,
-        appNumber: app.number.toString(),
-        name: `${collection}_${fieldName}`,
-        collection,
-        fieldName,
-      },
-      ...{ fields: [], indexType: 'btree', unique: false, ticketId: newTicket('j', app.number), ...more },
+      appId: app.appId,
+      appNumber: app.number.toString(),
+      name: `${collection}_${fieldName}`,
+      collection,
+      fieldName,
+      fields: [],
+      indexType: 'btree',
+      unique: false,
+      ticketId: newTicket('j', app.number),
+      ...more,
     });
   const numberOf = (name: string) => collectionNumber(pool, app, name);
   test('a schema that was relaxed holds for the next write of every copy', async () => {

@@ -50,10 +50,19 @@ describeWith(describe, 'python')('requests that schemathesis makes of the OpenAP
       return runProgram(
         python,
         [
-          ...['-B', '-m', 'schemathesis.cli', 'run', `${granary.url}/openapi.json`],
+          '-B',
+          '-m',
+          'schemathesis.cli',
+          'run',
+          `${granary.url}/openapi.json`,
           // One worker: with two threads its generator was seen to race inside hypothesis, and to report that as an
           // error.
-          ...['--phases', 'examples,coverage,fuzzing', '--max-examples', '2', '--workers', '1'],
+          '--phases',
+          'examples,coverage,fuzzing',
+          '--max-examples',
+          '2',
+          '--workers',
+          '1',
           ...headers.flatMap((header) => ['--header', header]),
         ],
         { cwd: folder, env: { NO_COLOR: '1' } },

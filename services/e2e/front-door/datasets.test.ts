@@ -45,13 +45,15 @@ describe.each(transports)('data sets (%s)', (transport) => {
 
   test('inDataset compares by type, exactly, with and without an index, below `not`, in every entrance', async () => {
     const texts = [
-      ...[
-        '{"id":"a","v":1.0}',
-        '{"id":"b","v":"1"}',
-        '{"id":"c","v":9007199254740992}',
-        '{"id":"d","v":9007199254740993}',
-      ],
-      ...['{"id":"e","v":true}', '{"id":"f","v":null}', '{"id":"g"}', '{"id":"h","v":["x"]}', '{"id":"i","v":{"x":1}}'],
+      '{"id":"a","v":1.0}',
+      '{"id":"b","v":"1"}',
+      '{"id":"c","v":9007199254740992}',
+      '{"id":"d","v":9007199254740993}',
+      '{"id":"e","v":true}',
+      '{"id":"f","v":null}',
+      '{"id":"g"}',
+      '{"id":"h","v":["x"]}',
+      '{"id":"i","v":{"x":1}}',
       ...['x', 'y'].map((end) => `{"id":"long-${end}","v":"${'é'.repeat(300)}${end}"}`),
     ];
     for (const name of ['plain', 'keyed']) {

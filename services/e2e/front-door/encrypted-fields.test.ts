@@ -25,7 +25,10 @@ describe.each(transports)('documents with encrypted fields (%s)', (transport) =>
 
   const encrypt = async (definition: object = {}) => {
     const made = await app.call<Refused>('POST', `${path}/indexes`, {
-      ...{ name: 'by_email', collection: 'people', field_name: 'email', index_type: 'encrypted' },
+      name: 'by_email',
+      collection: 'people',
+      field_name: 'email',
+      index_type: 'encrypted',
       ...definition,
     });
     return made;

@@ -23,7 +23,9 @@ describe.each(transports)('encrypted fields (%s)', (transport) => {
   beforeAll(async () => {
     granary = await borrowGranary(transport, 'simulated');
     pool = createPool({
-      ...{ url: granary.databaseUrls.data, size: 1, applicationName: 'test' },
+      url: granary.databaseUrls.data,
+      size: 1,
+      applicationName: 'test',
       log: createLogger('test', 'silent'),
     });
   });
@@ -38,7 +40,10 @@ describe.each(transports)('encrypted fields (%s)', (transport) => {
 
   const encrypt = (definition: object = {}) =>
     app.call<Made>('POST', `${path}/indexes`, {
-      ...{ name: 'by_email', collection: 'people', field_name: 'email', index_type: 'encrypted' },
+      name: 'by_email',
+      collection: 'people',
+      field_name: 'email',
+      index_type: 'encrypted',
       ...definition,
     });
   const encrypted = async (definition: object = {}) => {
@@ -111,8 +116,9 @@ describe.each(transports)('encrypted fields (%s)', (transport) => {
     expect(await found({ email: { is: 'ANN@example.com' } })).toEqual([]);
     expect(ids(await data('email=bob@example.com', app.key))).toEqual(['b']);
     const defined = await app.call('POST', `${path}/queries`, {
-      ...{ name: 'by_mail', source_collection: 'people' },
-      ...{ base_query: { find: { email: 'ann@example.com' } } },
+      name: 'by_mail',
+      source_collection: 'people',
+      base_query: { find: { email: 'ann@example.com' } },
     });
     expect([defined.status, defined.text]).toEqual([201, expect.any(String)]);
     const run = (key?: string) =>
@@ -245,7 +251,9 @@ describe.each(transports)('encrypted fields (%s)', (transport) => {
     expect(await found({ 'contact.phone': '0815' })).toEqual(['a']);
     expect(await found({ contact: { phone: '0815' }, email: 'nobody' })).toEqual(['a']);
     expect((await app.call('GET', `${path}/collections/people/documents/a`)).body).toEqual({
-      ...{ id: 'a', email: 'nobody', contact: { phone: '0815', city: 'Bern' } },
+      id: 'a',
+      email: 'nobody',
+      contact: { phone: '0815', city: 'Bern' },
     });
     const patched = await app.call('PATCH', `${path}/collections/people/documents/a`, { contact: { city: 'Biel' } });
     expect(patched.status).toBe(200);
@@ -289,7 +297,7 @@ describe.each(transports)('encrypted fields (%s)', (transport) => {
     const parent = { find: { who: { model: 'orders', resolve: { find: { of: '$data.email' } } } } };
     expect((await app.list('people', parent)).status).toBe(400);
     const joined = await join({ id: '$data.by', email: 'ann@example.com' });
-    expect(joined.body.records).toEqual([{ ...{ id: 'o', of: 'ann@example.com', by: 'a' }, who: [three[0]] }]);
+    expect(joined.body.records).toEqual([{ id: 'o', of: 'ann@example.com', by: 'a', who: [three[0]] }]);
     const stranger = await send<{ code: string }>(granary.url, 'GET', `${path}/collections/people/data?select=id`);
     expect(stranger.status).toBe(200);
     const view = (query: object, refresh_mode = 'lazy') =>

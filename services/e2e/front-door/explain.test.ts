@@ -187,7 +187,8 @@ describe.each(transports)('explain and optimize (%s)', (transport) => {
     const missing = (alias: string, fields?: string[]) => ({
       code: 'MISSING_INDEX',
       message: expect.stringMatching(`^The join ${alias} scans all 12000 documents of items`) as string,
-      ...{ collection: 'items', ...(fields && { fields }) },
+      collection: 'items',
+      ...(fields && { fields }),
     });
     expect(await hints({ one: join({ owner: '$data.owner' }) })).toEqual([]);
     expect(await hints({ one: join({ state: '$data.owner', score: 1 }) })).toEqual([

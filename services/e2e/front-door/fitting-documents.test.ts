@@ -170,19 +170,17 @@ describe.each(transports)('types of fields (%s)', (transport) => {
       ['string', ['a', 'e']],
     ])('of type %s are those of stored documents', async (index_type, unfit) => {
       await app.store('films', [
-        ...[
-          { id: 'a', n: 5 },
-          { id: 'b', n: '5' },
-          { id: 'c', n: '' },
-          { id: 'd', n: '2026-01-01T00:00:00.5+02:00' },
-        ],
-        ...[
-          { id: 'e', n: true },
-          { id: 'f', n: '2026-01-01t00:00:00z' },
-          { id: 'g', n: [5] },
-          { id: 'h', n: { x: 5 } },
-        ],
-        ...[{ id: 'i', n: null }, { id: 'j' }, { id: 'k', n: [], deleted: true }],
+        { id: 'a', n: 5 },
+        { id: 'b', n: '5' },
+        { id: 'c', n: '' },
+        { id: 'd', n: '2026-01-01T00:00:00.5+02:00' },
+        { id: 'e', n: true },
+        { id: 'f', n: '2026-01-01t00:00:00z' },
+        { id: 'g', n: [5] },
+        { id: 'h', n: { x: 5 } },
+        { id: 'i', n: null },
+        { id: 'j' },
+        { id: 'k', n: [], deleted: true },
       ]);
       const refused = await index({ name: 'x', index_type });
       expect(refused.status).toBe(409);
@@ -251,23 +249,18 @@ describe.each(transports)('types of fields (%s)', (transport) => {
     test('are those of indexes that say the same, or nothing', async () => {
       await app.store('films', [{ id: '1', n: 5, s: 'x y', d: '2026-01-01T00:00:00Z', b: true, a: ['x'], o: {} }]);
       const made = [
-        ...[{ index_type: 'number' }, { index_type: 'price' }, { index_type: 'btree' }, { index_type: 'hash' }],
-        ...[
-          { index_type: 'string', field_name: 's' },
-          { index_type: 'fulltext', field_name: 's' },
-        ],
-        ...[
-          { index_type: 'date', field_name: 'd' },
-          { index_type: 'boolean', field_name: 'b' },
-        ],
-        ...[
-          { index_type: 'fulltext', field_name: 'a' },
-          { index_type: 'btree', field_name: 'o' },
-        ],
-        ...[
-          { index_type: 'composite', fields: ['n', 's'] },
-          { index_type: 'string', field_name: 'unknown' },
-        ],
+        { index_type: 'number' },
+        { index_type: 'price' },
+        { index_type: 'btree' },
+        { index_type: 'hash' },
+        { index_type: 'string', field_name: 's' },
+        { index_type: 'fulltext', field_name: 's' },
+        { index_type: 'date', field_name: 'd' },
+        { index_type: 'boolean', field_name: 'b' },
+        { index_type: 'fulltext', field_name: 'a' },
+        { index_type: 'btree', field_name: 'o' },
+        { index_type: 'composite', fields: ['n', 's'] },
+        { index_type: 'string', field_name: 'unknown' },
       ];
       for (const [at, definition] of made.entries()) {
         expect((await index({ name: `i${at}`, ...definition })).status).toBe(201);

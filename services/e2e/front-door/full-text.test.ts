@@ -17,7 +17,9 @@ describe.each(transports)('full-text indexes (%s)', (transport) => {
   beforeAll(async () => {
     granary = await borrowGranary(transport);
     pool = createPool({
-      ...{ url: granary.databaseUrls.data, size: 1, applicationName: 'test' },
+      url: granary.databaseUrls.data,
+      size: 1,
+      applicationName: 'test',
       log: createLogger('test', 'silent'),
     });
   });
@@ -32,7 +34,10 @@ describe.each(transports)('full-text indexes (%s)', (transport) => {
 
   const create = (definition: object = {}) =>
     app.call<Made>('POST', `${path}/indexes`, {
-      ...{ name: 'words', collection: 'posts', field_name: 'text', index_type: 'fulltext' },
+      name: 'words',
+      collection: 'posts',
+      field_name: 'text',
+      index_type: 'fulltext',
       ...definition,
     });
   const createReady = async (definition: object = {}) => {

@@ -60,8 +60,18 @@ describe.each(transports)('hostile queries (%s)', (transport) => {
 
   // Engines that backtrack need exponential time for these.
   test.each([
-    ...['(a+)+$', '(a|aa)+$', '(a*)*b$', '([a-z]+)*\\d', '(a|a)*b', '(.*)(.*)(.*)(.*)(.*)x', '^(([a-z])+.)+[A-Z]$'],
-    ...['(?:a?){50}a{50}$', '(?:a{0,30}){30}c', '(x+x+)+y', '(\\w+\\s?)*!$', '^(a?){1,9}(b?){1,9}$'],
+    '(a+)+$',
+    '(a|aa)+$',
+    '(a*)*b$',
+    '([a-z]+)*\\d',
+    '(a|a)*b',
+    '(.*)(.*)(.*)(.*)(.*)x',
+    '^(([a-z])+.)+[A-Z]$',
+    '(?:a?){50}a{50}$',
+    '(?:a{0,30}){30}c',
+    '(x+x+)+y',
+    '(\\w+\\s?)*!$',
+    '^(a?){1,9}(b?){1,9}$',
   ])('the expression %s is evaluated or refused, and other queries are answered', async (expression) => {
     const { status, body } = await app.list('texts', { find: { a: { $regex: expression } } });
     if (status === 200) expect(body.records.length).toBeLessThanOrEqual(5);

@@ -18,7 +18,9 @@ describe.each(transports)('types and prices of indexes, and relations (%s)', (tr
   beforeAll(async () => {
     granary = await borrowGranary(transport);
     pool = createPool({
-      ...{ url: granary.databaseUrls.data, size: 1, applicationName: 'test' },
+      url: granary.databaseUrls.data,
+      size: 1,
+      applicationName: 'test',
       log: createLogger('test', 'silent'),
     });
   });
@@ -198,8 +200,10 @@ describe.each(transports)('types and prices of indexes, and relations (%s)', (tr
     const relate = (definition: object) =>
       app.call<{ indexes_created: object; ticket_ids: string[] }>('POST', `${path}/relations`, definition);
     const relation = {
-      ...{ parent_collection: 'people', parent_field: 'address' },
-      ...{ child_collection: 'notes', child_field: 'author' },
+      parent_collection: 'people',
+      parent_field: 'address',
+      child_collection: 'notes',
+      child_field: 'author',
     };
     const made = await relate(relation);
     expect(made).toMatchObject({

@@ -49,7 +49,11 @@ describe.each(transports)('joins (%s)', (transport) => {
     expect(page.text).toContain('"price":2.50');
     expect(page.body.records).toEqual([
       {
-        ...{ id: 'p1', price: 1, big: 9007199254740992, note: 'a "}" \\ b', author: { name: 'Ada' } },
+        id: 'p1',
+        price: 1,
+        big: 9007199254740992,
+        note: 'a "}" \\ b',
+        author: { name: 'Ada' },
         comments: [
           { id: 'c1', post: 'p1', by: null },
           { id: 'c2', post: 'p1', by: { id: 'bob', name: 'Bob', boss: null } },
@@ -75,7 +79,8 @@ describe.each(transports)('joins (%s)', (transport) => {
       boss: { name: 'Bob' },
     });
     expect(await selected({ author: false, big: false, note: false, price: false })).toEqual({
-      ...{ id: 'p1', boss: { id: 'bob', name: 'Bob', boss: null } },
+      id: 'p1',
+      boss: { id: 'bob', name: 'Bob', boss: null },
     });
   });
 
@@ -123,12 +128,13 @@ describe.each(transports)('joins (%s)', (transport) => {
     await app.store('many', [post(1_000)]);
     const refused = await app.list('posts', { find });
     expect(refused).toMatchObject({
-      ...{ status: 413, body: { code: 'RESULT_TOO_LARGE', error: expect.stringContaining('join all') as string } },
+      status: 413,
+      body: { code: 'RESULT_TOO_LARGE', error: expect.stringContaining('join all') as string },
     });
     const explained = async () => {
       const path = `/api/apps/${app.appId}/collections/posts/explain`;
       const { body } = await app.call<{ access: { joins: unknown }; indexes_used: string[] }>('POST', path, {
-        ...{ query: { find } },
+        query: { find },
       });
       return [body.access.joins, body.indexes_used.includes('many_post')];
     };
@@ -175,7 +181,8 @@ describe.each(transports)('joins (%s)', (transport) => {
 
   test('what is public shows no private collection by a join', async () => {
     const writer = await app.call<{ app_key: string }>('POST', `/api/apps/${app.appId}/regenerate-key`, {
-      ...{ name: randomUUID(), permissions: ['Write'] },
+      name: randomUUID(),
+      permissions: ['Write'],
     });
     for (const [name, read] of [
       ['secret', 'private'],
@@ -189,7 +196,9 @@ describe.each(transports)('joins (%s)', (transport) => {
       send(granary.url, 'POST', `/apps/${app.appId}/queries`, {
         key,
         body: {
-          ...{ name, source_collection: 'posts', base_query: { find: find(model), select: ['id'] } },
+          name,
+          source_collection: 'posts',
+          base_query: { find: find(model), select: ['id'] },
           ...(policy && { access_policy: { read: policy } }),
         },
       });

@@ -11,7 +11,10 @@ describe.each(transports)('limits of a query (%s)', (transport) => {
     app = await newApp(granary);
     await app.store('notes', [{ id: 'a', text: '1' }]);
     await app.call('POST', `/api/apps/${app.appId}/indexes`, {
-      ...{ name: 'by_text', collection: 'notes', field_name: 'text', index_type: 'string' },
+      name: 'by_text',
+      collection: 'notes',
+      field_name: 'text',
+      index_type: 'string',
     });
   });
   afterAll(() => granary.stop());
@@ -35,7 +38,9 @@ describe.each(transports)('limits of a query (%s)', (transport) => {
   test('those of a predefined query count with its parameters', async () => {
     const create = (name: string, find: object) =>
       app.call('POST', `/apps/${app.appId}/queries`, {
-        ...{ name, source_collection: 'notes', base_query: { find } },
+        name,
+        source_collection: 'notes',
+        base_query: { find },
         parameters: [{ name: 'match', field_path: 'text.$regex' }],
       });
     const run = (name: string, query: string) =>

@@ -12,11 +12,17 @@ describe.each(transports)('the skills document (%s)', (transport) => {
     for (const read of ['private', 'public']) {
       await create('collections', { name: `${read}_birds`, access_policy: { read } });
       await create('indexes', {
-        ...{ name: `by_${read}`, collection: `${read}_birds`, field_name: `${read}_wingspan`, index_type: 'number' },
+        name: `by_${read}`,
+        collection: `${read}_birds`,
+        field_name: `${read}_wingspan`,
+        index_type: 'number',
       });
       await create('views', {
-        ...{ name: `${read}_view`, query: { select: ['kind'] }, source_collections: ['private_birds'] },
-        ...{ access_policy: { read }, variables: { [`${read}_variable`]: 'kind' } },
+        name: `${read}_view`,
+        query: { select: ['kind'] },
+        source_collections: ['private_birds'],
+        access_policy: { read },
+        variables: { [`${read}_variable`]: 'kind' },
       });
     }
   });
@@ -34,7 +40,8 @@ describe.each(transports)('the skills document (%s)', (transport) => {
     const all = await read(app.key);
     for (const name of [...secrets, ...shown]) expect(all).toContain(name);
     const made = await app.call<{ app_key: string }>('POST', `/api/apps/${app.appId}/regenerate-key`, {
-      ...{ name: 'writer', permissions: ['Write'] },
+      name: 'writer',
+      permissions: ['Write'],
     });
     const neighbour = await newApp(granary);
     for (const key of [undefined, made.body.app_key, neighbour.key]) {
@@ -50,7 +57,11 @@ describe.each(transports)('the skills document (%s)', (transport) => {
     const text = async () => (await send(granary.url, 'GET', `/api/skills/${priced.appId}/skills.md`)).text;
     const index = (read_price_config: object) =>
       priced.call('POST', `/api/apps/${priced.appId}/indexes`, {
-        ...{ name: 'by_kind', collection: 'birds', field_name: 'kind', index_type: 'string', read_price_config },
+        name: 'by_kind',
+        collection: 'birds',
+        field_name: 'kind',
+        index_type: 'string',
+        read_price_config,
       });
     await index({});
     expect(await text()).not.toMatch(/TIA|X-Agent-Key/);
@@ -59,7 +70,9 @@ describe.each(transports)('the skills document (%s)', (transport) => {
     const read_price_config = { pricing_model: 'per_kb', price_per_kb_utia: 1 };
     await priced.call('PUT', `/api/apps/${priced.appId}/collections/birds`, { read_price_config });
     await priced.call('POST', `/apps/${priced.appId}/queries`, {
-      ...{ name: 'all', source_collection: 'birds', base_query: {} },
+      name: 'all',
+      source_collection: 'birds',
+      base_query: {},
       read_price_config: { pricing_model: 'per_access', price_per_access_utia: 0 },
     });
     expect(await text()).toMatch(

@@ -25,7 +25,10 @@ describe.each(transports)('what views are made of (%s)', (transport) => {
 
   describe.each(['lazy', 'live'])('of a view that is %s', (mode) => {
     const definition = (query: object, more: object = {}) => ({
-      ...{ name: 'v', query, source_collections: ['films'], refresh_mode: mode },
+      name: 'v',
+      query,
+      source_collections: ['films'],
+      refresh_mode: mode,
       ...more,
     });
     const create = async (query: object, more: object = {}) => {

@@ -54,7 +54,10 @@ describeWithPsql(describe)('the databases and roles of deploy/postgres.sql', () 
       const app = await newApp(granary);
       await app.store('docs', [{ id: '1', n: 1 }]);
       await app.call('POST', `/api/apps/${app.appId}/views`, {
-        ...{ name: 'live', source_collections: ['docs'], query: { group_by: ['n'] }, refresh_mode: 'live' },
+        name: 'live',
+        source_collections: ['docs'],
+        query: { group_by: ['n'] },
+        refresh_mode: 'live',
       });
       for (const route of routes.filter(({ id }) => id in changingRequests)) {
         const asked = await changingRequests[route.id]!(app);

@@ -63,7 +63,12 @@ function open(bytes: string, localAddress = '127.0.0.1'): Peer {
 const uploadHead = (length: number, type = 'image/png') =>
   [
     `POST /api/apps/${app.appId}/blobs/files HTTP/1.1`,
-    ...['Host: x', `X-App-Key: ${app.key}`, `Content-Type: ${type}`, `Content-Length: ${length}`, '', ''],
+    'Host: x',
+    `X-App-Key: ${app.key}`,
+    `Content-Type: ${type}`,
+    `Content-Length: ${length}`,
+    '',
+    '',
   ].join('\r\n');
 
 /** Announces an upload, sends the beginning, and then a byte now and then. */

@@ -22,7 +22,9 @@ describe.each(transports)('agent keys (%s)', (transport) => {
       settings: { finance: { SIMULATED_BLOCK_MS: '50' }, data: { PUBLIC_READ_ROWS_MAX: '1000' } },
     });
     finance = createPool({
-      ...{ url: granary.databaseUrls.finance, size: 2, applicationName: 'test' },
+      url: granary.databaseUrls.finance,
+      size: 2,
+      applicationName: 'test',
       log: createLogger('test', 'silent'),
     });
   });
@@ -45,7 +47,8 @@ describe.each(transports)('agent keys (%s)', (transport) => {
     (await app.call<Record<string, number>>('GET', `/api/apps/${app.appId}/wallet`)).body;
   const fund = async (amount: number) => {
     await send(granary.url, 'POST', `/api/apps/${payer.appId}/faucet`, {
-      ...{ body: { amount }, headers: { 'x-operator-key': operatorKey } },
+      body: { amount },
+      headers: { 'x-operator-key': operatorKey },
     });
     await eventually(async () => (await wallet(payer))['balance'] === amount);
   };
@@ -208,7 +211,8 @@ describe.each(transports)('agent keys (%s)', (transport) => {
     expect((await read(key, '?title.$contains=absent')).body.code).toBe('SCAN_LIMIT_EXCEEDED');
     expect(await openHolds()).toBe(0);
     const head = await fetch(`${granary.url}/api/apps/${target.appId}/collections/films/data`, {
-      ...{ method: 'HEAD', headers: { 'x-agent-key': key } },
+      method: 'HEAD',
+      headers: { 'x-agent-key': key },
     });
     expect(head.status).toBe(402);
     expect(await wallet(payer)).toMatchObject({ balance: 10_000, total_spent: 0 });

@@ -58,7 +58,9 @@ beforeAll(async () => {
     throw new Error('the answer is lost');
   };
   const ofPayments = readConfig(paymentsConfig, {
-    ...{ ...common, DATABASE_URL: (await testDatabase()).url, AGENT_RESERVATION_MS: String(waitMs(2_000)) },
+    ...common,
+    DATABASE_URL: (await testDatabase()).url,
+    AGENT_RESERVATION_MS: String(waitMs(2_000)),
   });
   const spending = await startPayments(ofPayments, { log, listen: false, ledger: () => target, data: () => nowhere });
   stops.push(() => spending.stop());
@@ -81,14 +83,22 @@ async function newPayer(amount: bigint): Promise<string> {
     `insert into account (id, unit, may_overdraw) values ('chain:test', 'utia', true) on conflict do nothing`,
   );
   await postTransfer(pool, {
-    ...{ id: transferId(new Date(), 'deposit', appId), kind: 'deposit', ref: '' },
-    ...{ debitAccount: 'chain:test', creditAccount: `app:${appId}`, amount },
+    id: transferId(new Date(), 'deposit', appId),
+    kind: 'deposit',
+    ref: '',
+    debitAccount: 'chain:test',
+    creditAccount: `app:${appId}`,
+    amount,
   });
   return appId;
 }
 
 const requestOf = (payerAppId: string, targetAppId: string): ReserveSpendRequest => ({
-  ...{ paymentId: randomUUID(), atMs: String(Date.now()), payerAppId, targetAppId, keyId: `key-${payerAppId}` },
+  paymentId: randomUUID(),
+  atMs: String(Date.now()),
+  payerAppId,
+  targetAppId,
+  keyId: `key-${payerAppId}`,
   limits: { allowedTargetApps: [], anyTarget: true, spendAllowance: '5000' },
   amountsUtia: [price.toString()],
   lastsMs: hourMs,
@@ -170,7 +180,8 @@ test('what is neither completed nor cancelled is released when it expires, with 
   const reservation = await payments.reserveSpend({ ...requestOf(payer, target), lastsMs: 0 }, call());
   const refused = payments.reserveSpend(requestOf(payer, target), call());
   await expect(refused).rejects.toMatchObject({
-    ...{ reason: 'PAYMENT_REFUSED', details: { reason: 'insufficient_funds' } },
+    reason: 'PAYMENT_REFUSED',
+    details: { reason: 'insufficient_funds' },
   });
   await eventually(async () => (await openHolds()) === 0n);
   await expect(payments.completeSpend({ reservation, amountsUtia: [price.toString()] }, call())).rejects.toMatchObject({

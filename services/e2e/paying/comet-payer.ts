@@ -33,9 +33,15 @@ export class CometPayer {
     const { chainId, accountNumber, sequence } = this;
     if (!changes) this.sequence += 1n;
     return signCosmos(this.payer, {
-      ...{ chainId, accountNumber, sequence, denom: 'utia', memo: extra.quoteId, timeoutHeight: 0n },
-      ...{ fee: { amount: 1_000n, gas: 150_000n } },
-      ...{ outputs: [{ address: payTo, amount: BigInt(maxAmountRequired ?? amount!) }], ...changes },
+      chainId,
+      accountNumber,
+      sequence,
+      denom: 'utia',
+      memo: extra.quoteId,
+      timeoutHeight: 0n,
+      fee: { amount: 1_000n, gas: 150_000n },
+      outputs: [{ address: payTo, amount: BigInt(maxAmountRequired ?? amount!) }],
+      ...changes,
     });
   }
 

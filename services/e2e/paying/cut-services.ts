@@ -113,7 +113,10 @@ export async function startCutServices(): Promise<CutServices> {
   let waitedMs = 0;
   const start = () =>
     startPayments(readConfig(paymentsConfig, ofPayments), {
-      ...{ log, listen: false, now: () => new Date(Date.now() + waitedMs), resolveEveryMs: 50 },
+      log,
+      listen: false,
+      now: () => new Date(Date.now() + waitedMs),
+      resolveEveryMs: 50,
       ledger: () => targetOf(finance, ledgerDefinition),
       chain: () => targetOf(finance, chainDefinition),
       data: () => targetOf(data, dataDefinition),
@@ -137,7 +140,10 @@ export async function startCutServices(): Promise<CutServices> {
     }),
   );
   return {
-    ...{ url: gateway.url, financeUrl, dataUrl: data.databaseUrl, cuts },
+    url: gateway.url,
+    financeUrl,
+    dataUrl: data.databaseUrl,
+    cuts,
     wait: (ms) => void (waitedMs += ms),
     restartPayments: async () => {
       await payments.stop();
@@ -158,6 +164,8 @@ const startFinanceIn = (directory: string, DATABASE_URL: string) => {
   const keyFile = { KEY_FILE: join(directory, 'wallets'), KEY_FILE_CREATE: 'true', SIMULATED_BLOCK_MS: '50' };
   const outboxes = { paymentsOutbox: nowhere, dataOutbox: nowhere, blobsOutbox: nowhere };
   return startFinance(readConfig(financeConfig, { ...common, ...keyFile, DATABASE_URL }), {
-    ...{ log, listen: false, ...outboxes },
+    log,
+    listen: false,
+    ...outboxes,
   });
 };

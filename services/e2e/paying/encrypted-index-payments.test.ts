@@ -56,7 +56,8 @@ describe.each(transports)('what an encrypted index costs (%s)', (transport) => {
     const refused = await create();
     expect([refused.status, refused.headers.get('cache-control')]).toEqual([402, 'no-store']);
     expect(refused.body).toMatchObject({
-      ...{ code: 'PAYMENT_REQUIRED', error: `An encrypted index costs ${price} utia` },
+      code: 'PAYMENT_REQUIRED',
+      error: `An encrypted index costs ${price} utia`,
       details: { amount_utia: price, pricing_model: 'per_index', fields: ['email'] },
     });
     expect(await indexes()).toBe(0);
@@ -80,7 +81,8 @@ describe.each(transports)('what an encrypted index costs (%s)', (transport) => {
     const payment = await paying((await quote()).accepts[0]!);
     expect((await create(definition, payment)).status).toBe(201);
     const made = await app.call<{ app_key: string }>('POST', `${path}/regenerate-key`, {
-      ...{ name: 'second', permissions: ['Admin'] },
+      name: 'second',
+      permissions: ['Admin'],
     });
     const body = { ...definition, name: 'by_phone', field_name: 'phone' };
     const headers = { ...payment, 'x-app-key': made.body.app_key };
@@ -154,7 +156,9 @@ describe.each(transports)('what an encrypted index costs (%s)', (transport) => {
     const phone = { ...definition, name: 'by_phone', field_name: 'phone' };
     const spent = await create(phone, { 'x-agent-key': key });
     expect([spent.status, spent.body.code, spent.body.details.reason]).toEqual([
-      ...[402, 'PAYMENT_REFUSED', 'allowance_spent'],
+      402,
+      'PAYMENT_REFUSED',
+      'allowance_spent',
     ]);
     expect([await indexes(), await balanceOf(payer)]).toEqual([1, 2 * price]);
   });

@@ -131,8 +131,13 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     await eventually(async () => (await earned()) === appShare);
     expect(await list()).toEqual([expect.objectContaining({ grant_id: id, spent_utia: price, limit_utia: 1_000_000 })]);
     const transaction = {
-      ...{ user_address: wallet.address, app_id: app.appId, operation_type: 'read', collection: 'films' },
-      ...{ amount: price, status: 'Completed', transaction_hash: expect.stringMatching(/^[0-9A-F]{64}$/) as string },
+      user_address: wallet.address,
+      app_id: app.appId,
+      operation_type: 'read',
+      collection: 'films',
+      amount: price,
+      status: 'Completed',
+      transaction_hash: expect.stringMatching(/^[0-9A-F]{64}$/) as string,
     };
     const ofUser = `/api/authz/transactions/${wallet.address}`;
     expect(await history(ofUser, signedHeaders(wallet, ofUser))).toEqual([expect.objectContaining(transaction)]);

@@ -143,7 +143,9 @@ describe('a write that an agent key pays, whose outcome its gateway does not kno
     services.cuts.lose('call', endings);
     expect(unknown).toContain((await sent()).status);
     expect([await openHolds(), await balance(payer), await balance(shop)]).toEqual([
-      ...[earns > 0 ? 3 : 2, funds - price, 0],
+      earns > 0 ? 3 : 2,
+      funds - price,
+      0,
     ]);
     services.wait(2 * hourMs);
     expect([await paid(), await done()]).toEqual([[price, earns], 1]);

@@ -39,7 +39,8 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
   beforeEach(async () => {
     app = await newApp(granary);
     const made = await app.call<{ app_key: string }>('POST', `/api/apps/${app.appId}/regenerate-key`, {
-      ...{ name: 'writer', permissions: ['Write'] },
+      name: 'writer',
+      permissions: ['Write'],
     });
     writeKey = made.body.app_key;
     const collection = { name: 'posts', write_pricing: 'on' };
@@ -81,7 +82,8 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
     const refused = await write('POST', '/store', body);
     expect([refused.status, refused.headers.get('cache-control')]).toEqual([402, 'no-store']);
     expect(refused.body).toMatchObject({
-      ...{ code: 'PAYMENT_REQUIRED', error: `The write costs ${premium} utia` },
+      code: 'PAYMENT_REQUIRED',
+      error: `The write costs ${premium} utia`,
       details: { amount_utia: premium, pricing_model: 'per_access', fields: ['author'] },
     });
     expect(refused.body.details.size_bytes).toBe(JSON.stringify(body).length);
@@ -128,7 +130,8 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
 
   test('a payment writes once, whichever key of the app sends it', async () => {
     const made = await app.call<{ app_key: string }>('POST', `/api/apps/${app.appId}/regenerate-key`, {
-      ...{ name: 'second', permissions: ['Write'] },
+      name: 'second',
+      permissions: ['Write'],
     });
     const keys = [writeKey, made.body.app_key];
     const body = store([{ author: 'ada' }]);
@@ -212,7 +215,9 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
     const type = { 'content-type': 'text/plain' };
     const requirement = await asked('POST', path, 'hello', type);
     const streamed = await fetch(granary.url + path, {
-      ...{ method: 'POST', headers: { ...type, 'x-app-key': writeKey }, duplex: 'half' },
+      method: 'POST',
+      headers: { ...type, 'x-app-key': writeKey },
+      duplex: 'half',
       body: new ReadableStream({
         start(controller) {
           controller.enqueue(Buffer.from('hello'));
@@ -246,7 +251,9 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
       (await agentApp.call<{ balance: number }>('GET', `/api/apps/${agentApp.appId}/wallet`)).body.balance;
     await eventually(async () => ((await wallet()) === amount ? true : undefined));
     const made = await agentApp.call<{ app_key: string }>('POST', `/api/apps/${agentApp.appId}/regenerate-key`, {
-      ...{ name: 'agent', permissions: ['Pay'], pay_limits: { allowed_target_apps: [app.appId], ...limits } },
+      name: 'agent',
+      permissions: ['Pay'],
+      pay_limits: { allowed_target_apps: [app.appId], ...limits },
     });
     return { key: made.body.app_key, wallet };
   };
@@ -255,7 +262,9 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
   const beginUpload = (key: string, signal?: AbortSignal) => {
     let body: ReadableStreamDefaultController<Buffer> | undefined;
     const answer = fetch(`${granary.url}/api/apps/${app.appId}/blobs/posts`, {
-      ...{ method: 'POST', duplex: 'half', ...(signal && { signal }) },
+      method: 'POST',
+      duplex: 'half',
+      ...(signal && { signal }),
       headers: { 'content-type': 'text/plain', 'content-length': '5', 'x-app-key': writeKey, 'x-agent-key': key },
       body: new ReadableStream<Buffer>({
         start: (controller) => {

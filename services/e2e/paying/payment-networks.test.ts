@@ -31,7 +31,10 @@ describe.each(transports)('the networks on which an application is paid (%s)', (
       settings: { payments: { X402_PAY_TO: 'simulated,wallets', WRITE_UTIA_PER_KB: '7' } },
     });
     pool = createPool({
-      ...{ url: granary.databaseUrls.data, size: 1, applicationName: 'test', log: createLogger('test', 'silent') },
+      url: granary.databaseUrls.data,
+      size: 1,
+      applicationName: 'test',
+      log: createLogger('test', 'silent'),
     });
     // The chain of the wallets becomes known after the start.
     chain = await eventually(async () => {

@@ -67,8 +67,13 @@ describe.each(transports)('payouts (%s)', (transport) => {
     expect(info.body).toEqual((await app.call('POST', `${path}/payout/info`)).body);
     expect((await app.call('GET', `${path}/payout/history?status=done`)).status).toBe(400);
     expect(await wallet()).toMatchObject({
-      ...{ balance: 100_000, locked_balance: 100_000, pending_payouts: 0, available_balance: 0 },
-      ...{ total_earned: 1_000_000, total_spent: 0, total_paid_out: 900_000 },
+      balance: 100_000,
+      locked_balance: 100_000,
+      pending_payouts: 0,
+      available_balance: 0,
+      total_earned: 1_000_000,
+      total_spent: 0,
+      total_paid_out: 900_000,
     });
   });
 

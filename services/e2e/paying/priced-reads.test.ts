@@ -183,15 +183,23 @@ describe.each(transports)('priced reads (%s)', (transport) => {
     expect(status).toBe(402);
     expect([headers.get('cache-control'), headers.get('etag')]).toEqual(['no-store', null]);
     const requirement = {
-      ...{ scheme: 'exact', network: expect.stringMatching(/^cosmos:granary-simulated-/) as string },
-      ...{ maxAmountRequired: '250000', payTo: expect.stringMatching(/^celestia1/) as string, asset: 'utia' },
-      ...{ resource: granary.url + path, description: expect.any(String) as string, mimeType: 'application/json' },
+      scheme: 'exact',
+      network: expect.stringMatching(/^cosmos:granary-simulated-/) as string,
+      maxAmountRequired: '250000',
+      payTo: expect.stringMatching(/^celestia1/) as string,
+      asset: 'utia',
+      resource: granary.url + path,
+      description: expect.any(String) as string,
+      mimeType: 'application/json',
       maxTimeoutSeconds: 300,
       extra: {
         quoteId: expect.stringMatching(/^[A-Za-z0-9_-]{51}$/) as string,
         app: app.appId,
         request: expect.stringMatching(/^[A-Za-z0-9_-]{43}$/) as string,
-        ...{ chainType: 'cosmos', paymentMethod: 'native', tokenSymbol: 'TIA', tokenDecimals: 6 },
+        chainType: 'cosmos',
+        paymentMethod: 'native',
+        tokenSymbol: 'TIA',
+        tokenDecimals: 6,
         costBreakdown: { app: 200_000, platform: 50_000, total: 250_000 },
         pricing: { baseAmount: '250000', baseAsset: 'utia', expiresAt: expect.any(Number) as number },
       },
@@ -202,11 +210,17 @@ describe.each(transports)('priced reads (%s)', (transport) => {
       accepts: [
         requirement,
         {
-          ...{ ...requirement, network: simulatedName, asset: expect.stringMatching(/^0x/) as string },
+          ...requirement,
+          network: simulatedName,
+          asset: expect.stringMatching(/^0x/) as string,
           payTo: expect.stringMatching(/^0x/) as string,
           extra: {
-            ...{ ...requirement.extra, chainType: 'evm', paymentMethod: 'x402-facilitator' },
-            ...{ name: 'Simulated USDC', version: '2', tokenSymbol: 'Simulated USDC' },
+            ...requirement.extra,
+            chainType: 'evm',
+            paymentMethod: 'x402-facilitator',
+            name: 'Simulated USDC',
+            version: '2',
+            tokenSymbol: 'Simulated USDC',
           },
         },
       ],
@@ -217,7 +231,13 @@ describe.each(transports)('priced reads (%s)', (transport) => {
     const { scheme, network, payTo: address, asset, maxTimeoutSeconds, extra } = body.accepts[0]!;
     expect(header).toMatchObject({ x402Version: 2, error: body.error, resource: { url: granary.url + path } });
     expect(header.accepts[0]).toEqual({
-      ...{ scheme, network, payTo: address, asset, maxTimeoutSeconds, extra, amount: '250000' },
+      scheme,
+      network,
+      payTo: address,
+      asset,
+      maxTimeoutSeconds,
+      extra,
+      amount: '250000',
     });
     // A URL that does not fit the header is there without its query string.
     await index('title');

@@ -81,12 +81,21 @@ describe.each(transports)('x402 payments on the chain of the wallets (%s)', (tra
     const fee = { amount: 1_000n, gas: 150_000n };
     const amount = BigInt(requirement.maxAmountRequired ?? requirement.amount!);
     return signCosmos(payer, {
-      ...{ chainId, accountNumber, sequence, denom: 'utia', memo: requirement.extra.quoteId, fee, timeoutHeight: 0n },
-      ...{ outputs: [{ address: requirement.payTo, amount }], ...changes },
+      chainId,
+      accountNumber,
+      sequence,
+      denom: 'utia',
+      memo: requirement.extra.quoteId,
+      fee,
+      timeoutHeight: 0n,
+      outputs: [{ address: requirement.payTo, amount }],
+      ...changes,
     }).toString('base64');
   };
   const version1 = (requirement: Requirement, changes: Partial<Transfer> = {}) => ({
-    ...{ x402Version: 1, scheme: 'exact', network: requirement.network },
+    x402Version: 1,
+    scheme: 'exact',
+    network: requirement.network,
     payload: { signedTx: signed(requirement, changes), accountNumber: accountNumber.toString() },
   });
   const earned = async (): Promise<number> =>
@@ -201,11 +210,17 @@ describe.each(transports)('x402 payments on the chain of the wallets (%s)', (tra
   test('what others sell is settled once, also when its claim is forgotten', async () => {
     const { network, asset } = await asked();
     const requirement = {
-      ...{ scheme: 'exact', network, asset, payTo: newCosmosPayer().address, maxAmountRequired: '1000' },
-      ...{ maxTimeoutSeconds: 60, extra: {} },
+      scheme: 'exact',
+      network,
+      asset,
+      payTo: newCosmosPayer().address,
+      maxAmountRequired: '1000',
+      maxTimeoutSeconds: 60,
+      extra: {},
     } as unknown as Requirement;
     const body = {
-      ...{ x402Version: 1, paymentRequirements: requirement },
+      x402Version: 1,
+      paymentRequirements: requirement,
       paymentPayload: version1(requirement, { memo: '' }),
     };
     const settle = () =>

@@ -272,7 +272,8 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
         .body;
     };
     expect(await settle('999')).toMatchObject({
-      ...{ success: false, errorMessage: 'Payments in this asset are settled from 1000 units on' },
+      success: false,
+      errorMessage: 'Payments in this asset are settled from 1000 units on',
     });
     expect(await settle('1000')).toMatchObject({ success: true });
     expect(await anvil.tokenBalance(requirement.payTo)).toBe(1_000n);

@@ -57,7 +57,10 @@ describe.each(transports)('payments by transactions that the payer has sent (%s)
   /** As the published client writes it. */
   const payment = ({ network, extra }: Requirement, txHash: string, changes: object = {}) => ({
     'x-payment': encoded({
-      ...{ x402Version: 1, scheme: 'exact', network, quoteId: extra.quoteId },
+      x402Version: 1,
+      scheme: 'exact',
+      network,
+      quoteId: extra.quoteId,
       payload: { txHash: txHash.toLowerCase(), sender: wallet.address, timestamp: 1_700_000_000, ...changes },
     }),
   });
@@ -76,7 +79,11 @@ describe.each(transports)('payments by transactions that the payer has sent (%s)
     const [paid, ...others] = answers.filter(({ status }) => status === 200);
     expect([paid?.text, others]).toEqual([expect.stringContaining('Alien'), []]);
     expect(JSON.parse(paid!.headers.get('x-payment-response')!)).toMatchObject({
-      ...{ success: true, txHash: hash, payer: wallet.address, amount: String(price), network: requirement.network },
+      success: true,
+      txHash: hash,
+      payer: wallet.address,
+      amount: String(price),
+      network: requirement.network,
     });
     expect(await reasonOf(headers)).toBe('payment_already_used');
     await eventually(async () => ((await earned()) === appShare ? true : undefined));

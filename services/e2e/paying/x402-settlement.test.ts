@@ -99,9 +99,14 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
     expect([plain.headers.get('cache-control'), plain.headers.get('etag')]).toEqual(['no-store', null]);
     const answer = JSON.parse(plain.headers.get('x-payment-response')!) as Record<string, unknown>;
     expect(answer).toEqual({
-      ...{ success: true, network: simulatedNetwork, payer: payer.address, amount: '250000' },
-      ...{ txHash: expect.stringMatching(/^0x[0-9a-f]{64}$/) as string, transaction: answer['txHash'] },
-      ...{ blockHeight: expect.any(Number) as number, confirmedAt: expect.any(String) as string },
+      success: true,
+      network: simulatedNetwork,
+      payer: payer.address,
+      amount: '250000',
+      txHash: expect.stringMatching(/^0x[0-9a-f]{64}$/) as string,
+      transaction: answer['txHash'],
+      blockHeight: expect.any(Number) as number,
+      confirmedAt: expect.any(String) as string,
     });
     // An official client does not send the quote, and reads base64.
     const official = await get({ 'x-payment': encoded(await version1(payer, requirement, { withQuote: false })) });
@@ -116,7 +121,10 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
     const answer = await get({ 'payment-signature': encoded(payment) });
     expect(answer.status).toBe(200);
     expect(decoded(answer.headers.get('payment-response'))).toEqual({
-      ...{ success: true, network: simulatedNetwork, payer: payer.address, amount: '250000' },
+      success: true,
+      network: simulatedNetwork,
+      payer: payer.address,
+      amount: '250000',
       transaction: expect.stringMatching(/^0x[0-9a-f]{64}$/) as string,
     });
     await eventually(async () => ((await earned()) === appShare ? true : undefined));

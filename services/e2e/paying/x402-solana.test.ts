@@ -118,8 +118,10 @@ describe.each(transports)('settlement of x402 payments on Solana (%s)', (transpo
     granary = await startGranary(transport, {
       settings: {
         payments: {
-          ...{ X402_PAY_TO: `${solanaTest.network}=${payTo}`, SOLANA_RPC_URLS: `${solanaTest.network}=${url}` },
-          ...{ X402_KEY_FILE: keyFile, X402_RATES: 'usdc-test=4000000' },
+          X402_PAY_TO: `${solanaTest.network}=${payTo}`,
+          SOLANA_RPC_URLS: `${solanaTest.network}=${url}`,
+          X402_KEY_FILE: keyFile,
+          X402_RATES: 'usdc-test=4000000',
         },
       },
     });
@@ -148,7 +150,10 @@ describe.each(transports)('settlement of x402 payments on Solana (%s)', (transpo
     const asked = await get();
     const [requirement] = asked.body.accepts;
     expect(requirement).toMatchObject({
-      ...{ network: solanaTest.name, asset: solanaTest.mint, payTo, maxAmountRequired: '1000000' },
+      network: solanaTest.name,
+      asset: solanaTest.mint,
+      payTo,
+      maxAmountRequired: '1000000',
       extra: { chainType: 'solana', tokenSymbol: 'USDC', memo: requirement!.extra.quoteId },
     });
     const accepted = decoded<{ accepts: Requirement[] }>(asked.headers.get('payment-required')).accepts[0]!;

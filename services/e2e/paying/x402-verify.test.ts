@@ -18,16 +18,12 @@ interface Finding {
 
 const types = {
   TransferWithAuthorization: [
-    ...[
-      { name: 'from', type: 'address' },
-      { name: 'to', type: 'address' },
-      { name: 'value', type: 'uint256' },
-    ],
-    ...[
-      { name: 'validAfter', type: 'uint256' },
-      { name: 'validBefore', type: 'uint256' },
-      { name: 'nonce', type: 'bytes32' },
-    ],
+    { name: 'from', type: 'address' },
+    { name: 'to', type: 'address' },
+    { name: 'value', type: 'uint256' },
+    { name: 'validAfter', type: 'uint256' },
+    { name: 'validBefore', type: 'uint256' },
+    { name: 'nonce', type: 'bytes32' },
   ],
 };
 
@@ -45,8 +41,13 @@ const nowSeconds = (): number => Math.floor(Date.now() / 1_000);
 /** A payment that an official client would make, with a signature that fits what is changed. */
 async function evm(version: 1 | 2, changes: Partial<Terms> = {}, domain: object = {}) {
   const authorization: Terms = {
-    ...{ from: payer.address, to: payTo, value: '10000', validAfter: '0', validBefore: `${nowSeconds() + 300}` },
-    ...{ nonce: `0x${'ab'.repeat(32)}`, ...changes },
+    from: payer.address,
+    to: payTo,
+    value: '10000',
+    validAfter: '0',
+    validBefore: `${nowSeconds() + 300}`,
+    nonce: `0x${'ab'.repeat(32)}`,
+    ...changes,
   };
   const signature: string = await payer.signTypedData({
     domain: { name: 'USDC', version: '2', chainId: 84532, verifyingContract: usdc, ...domain },
@@ -56,7 +57,12 @@ async function evm(version: 1 | 2, changes: Partial<Terms> = {}, domain: object 
   });
   const network = version === 1 ? 'base-sepolia' : 'eip155:84532';
   const requirement = {
-    ...{ scheme: 'exact', network, asset: usdc, payTo, maxTimeoutSeconds: 300, extra: { name: 'USDC', version: '2' } },
+    scheme: 'exact',
+    network,
+    asset: usdc,
+    payTo,
+    maxTimeoutSeconds: 300,
+    extra: { name: 'USDC', version: '2' },
     ...(version === 1
       ? { maxAmountRequired: '10000', resource: 'http://127.0.0.1/x', description: '', mimeType: 'application/json' }
       : { amount: '10000' }),
@@ -210,9 +216,18 @@ describe.each(transports)('verification of x402 payments (%s)', (transport) => {
     const text = JSON.stringify(await evm(2));
     const deep = '['.repeat(20) + ']'.repeat(20);
     const wrong = [
-      ...['', '[]', 'null', '{', '{}', '{"paymentPayload":{}}', '{"paymentPayload":{},"paymentRequirements":[]}'],
-      ...[text.replace('"scheme"', '"network":"a","scheme"'), text.replace('{', '{"__proto__":{},'), `${text}{}`],
-      ...[text.replace('{', `{"more":${deep},`), '{"paymentPayload":"e30=","paymentRequirements":{}}'],
+      '',
+      '[]',
+      'null',
+      '{',
+      '{}',
+      '{"paymentPayload":{}}',
+      '{"paymentPayload":{},"paymentRequirements":[]}',
+      text.replace('"scheme"', '"network":"a","scheme"'),
+      text.replace('{', '{"__proto__":{},'),
+      `${text}{}`,
+      text.replace('{', `{"more":${deep},`),
+      '{"paymentPayload":"e30=","paymentRequirements":{}}',
     ];
     const headers = { 'content-type': 'application/json' };
     for (const body of wrong) {

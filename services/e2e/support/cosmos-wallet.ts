@@ -20,7 +20,9 @@ export class CosmosWallet {
 
   static async open(granary: Granary, amount: number): Promise<CosmosWallet> {
     const pool = createPool({
-      ...{ url: granary.databaseUrls.finance, size: 2, applicationName: 'test' },
+      url: granary.databaseUrls.finance,
+      size: 2,
+      applicationName: 'test',
       log: createLogger('test', 'silent'),
     });
     const settings = { ...reliableChain, prefix: 'celestia', denom: 'utia', blockMs: 100, gasPrice: 0.002 };

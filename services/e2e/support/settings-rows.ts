@@ -184,7 +184,10 @@ export const rows: Record<string, Row> = {
       const { body } = await send<{ kinds: object[] }>(url, 'GET', '/x402/supported');
       const networks = body.kinds.map((kind) => (kind as { network: string }).network);
       expect(networks.filter((name) => !name.startsWith('cosmos:'))).toEqual([
-        ...['eip155:84532', 'base-sepolia', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', 'solana-devnet'],
+        'eip155:84532',
+        'base-sepolia',
+        'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1',
+        'solana-devnet',
       ]);
     },
   },

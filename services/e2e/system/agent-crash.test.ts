@@ -18,7 +18,8 @@ const readsMax = kills * 60 + 40;
 /** Longer than it takes to start again, so that what a kill has left held is seen. */
 const reservationMs = limitMs(10_000);
 const settings = {
-  ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50' },
+  OPERATOR_KEY: operatorKey,
+  SIMULATED_BLOCK_MS: '50',
   AGENT_RESERVATION_MS: String(reservationMs),
 };
 
@@ -51,7 +52,9 @@ test(`kill -9 ${kills} times by the seed ${seed} during ${readers} parallel paid
   await send(url, 'POST', `/api/apps/${payer.appId}/faucet`, { body: { amount: funds }, headers });
   await eventually(async () => (await walletOf(granary, payer)).balance === funds);
   const made = await payer.call<{ app_key: string }>('POST', `/api/apps/${payer.appId}/regenerate-key`, {
-    ...{ name: 'agent', permissions: ['Pay'], pay_limits: { spend_allowance: readsMax * price } },
+    name: 'agent',
+    permissions: ['Pay'],
+    pay_limits: { spend_allowance: readsMax * price },
   });
   const key = made.body.app_key;
 

@@ -22,7 +22,9 @@ jest.setTimeout(sizedLimitMs(limitMs(300_000)));
  */
 const requestMs = limitMs(5_000);
 const settings = {
-  ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50', REQUEST_TIMEOUT_MS: String(requestMs) },
+  OPERATOR_KEY: operatorKey,
+  SIMULATED_BLOCK_MS: '50',
+  REQUEST_TIMEOUT_MS: String(requestMs),
   AGENT_RESERVATION_MS: '1000',
 };
 
@@ -46,7 +48,11 @@ async function newKeys(): Promise<{ payer: TestApp; headers: Record<string, stri
   await call('/collections', { name: 'notes', write_pricing: 'on' });
   const price_config = { pricing_model: 'per_access', price_per_access_utia: price };
   await call('/indexes', {
-    ...{ name: 'by_topic', collection: 'notes', field_name: 'topic', index_type: 'btree', price_config },
+    name: 'by_topic',
+    collection: 'notes',
+    field_name: 'topic',
+    index_type: 'btree',
+    price_config,
   });
   const writer = await call('/regenerate-key', { name: 'writer', permissions: ['Write'] });
   const payer = await newApp(granary);
@@ -54,7 +60,9 @@ async function newKeys(): Promise<{ payer: TestApp; headers: Record<string, stri
   await payer.call('POST', `/api/apps/${payer.appId}/faucet`, { amount: funds }, operator);
   await eventually(async () => (await walletOf(granary, payer)).balance === funds);
   const agent = await payer.call<{ app_key: string }>('POST', `/api/apps/${payer.appId}/regenerate-key`, {
-    ...{ name: 'agent', permissions: ['Pay'], pay_limits: { spend_allowance: funds } },
+    name: 'agent',
+    permissions: ['Pay'],
+    pay_limits: { spend_allowance: funds },
   });
   return { payer, headers: { 'x-app-key': writer.body.app_key, 'x-agent-key': agent.body.app_key } };
 }
@@ -85,11 +93,13 @@ test(`kill -9 ${kills} times by the seed ${seed} during ${writers} parallel paid
     return balance + total_spent === funds;
   });
   const found = await send<{ total: number }>(granary.url, 'POST', '/list', {
-    ...{ key, body: { root: `${appId}::notes`, limit: 1, include_history: true } },
+    key,
+    body: { root: `${appId}::notes`, limit: 1, include_history: true },
   });
   const written = found.body.total;
   expect(written).toBeGreaterThanOrEqual(answered);
   expect([(await walletOf(granary, payer)).total_spent, (await walletOf(granary, granary.app)).total_earned]).toEqual([
-    ...[written * price, written * Math.floor(price * 0.8)],
+    written * price,
+    written * Math.floor(price * 0.8),
   ]);
 });

@@ -143,7 +143,8 @@ test('each service and each tool starts as a user without rights, in these files
   for (const service of services) {
     const { code, output } = await granary([service]);
     expect({ service, code, output }).toEqual({
-      ...{ service, code: 1 },
+      service,
+      code: 1,
       output: expect.stringMatching(/^The configuration is wrong:\n {2}[A-Z_]+: /) as string,
     });
   }
@@ -157,7 +158,8 @@ test('each service and each tool starts as a user without rights, in these files
   });
   expect(await granary(['--help'])).toMatchObject({ code: 0 });
   expect(await granary(['shell'])).toMatchObject({
-    ...{ code: 2, output: expect.stringMatching(/^There is no command shell\.\n\ngranary <service>/) as string },
+    code: 2,
+    output: expect.stringMatching(/^There is no command shell\.\n\ngranary <service>/) as string,
   });
 });
 
@@ -169,8 +171,12 @@ test('the command migrate makes the schema that the service waits for, and then 
   await mkdir(volume);
   if (isRoot) await chown(volume, userId, userId);
   const settings = {
-    ...{ DATABASE_URL: url, INTERNAL_SECRET: 'internal-secret-of-the-tests-0123456789', MIGRATIONS: 'wait' },
-    ...{ LISTEN: `127.0.0.1:${port}`, METRICS_LISTEN: `127.0.0.1:${metrics}`, LOG_LEVEL: 'error' },
+    DATABASE_URL: url,
+    INTERNAL_SECRET: 'internal-secret-of-the-tests-0123456789',
+    MIGRATIONS: 'wait',
+    LISTEN: `127.0.0.1:${port}`,
+    METRICS_LISTEN: `127.0.0.1:${metrics}`,
+    LOG_LEVEL: 'error',
     SKILLS_DIRECTORY: isRoot ? '/skills' : volume,
   };
   startService('data', settings);
@@ -201,7 +207,8 @@ test('the Dockerfile has the same Node, user and command', async () => {
     config: { User: string; Entrypoint: string[]; Cmd: string[]; WorkingDir: string };
   };
   const { stdout: version } = await run(process.execPath, [
-    ...['--input-type=module', '-e'],
+    '--input-type=module',
+    '-e',
     `import { nodeVersion } from ${JSON.stringify(path.join(checkout, 'scripts/image/runtime.mjs'))}; console.log(nodeVersion)`,
   ]);
   const [major] = version.split('.');

@@ -154,7 +154,8 @@ export async function newGranter(
   const grants = '/api/authz/grants';
   const text = JSON.stringify({ limit_utia: amount });
   const made = await send<{ user_key: string }>(shop.granary().url, 'POST', grants, {
-    ...{ body: Buffer.from(text), headers: signedRequest(wallet, 'POST', grants, text) },
+    body: Buffer.from(text),
+    headers: signedRequest(wallet, 'POST', grants, text),
   });
   expect(made.status).toBe(201);
   const paying = () => ({ 'x-user-key': made.body.user_key, 'idempotency-key': randomUUID() });
@@ -188,8 +189,13 @@ export async function newSigner(shop: Shop, amount: number, fee: bigint): Promis
   const read = async () => {
     const { network, payTo, maxAmountRequired, extra } = await asked(() => readFilms(shop), isOfWallets);
     const signedTx = signCosmos(payer, {
-      ...{ chainId: network.slice('cosmos:'.length), accountNumber: BigInt(number), sequence, denom: 'utia' },
-      ...{ fee: { amount: fee, gas: 150_000n }, timeoutHeight: 0n, memo: extra.quoteId },
+      chainId: network.slice('cosmos:'.length),
+      accountNumber: BigInt(number),
+      sequence,
+      denom: 'utia',
+      fee: { amount: fee, gas: 150_000n },
+      timeoutHeight: 0n,
+      memo: extra.quoteId,
       outputs: [{ address: payTo, amount: BigInt(maxAmountRequired!) }],
     });
     const payload = { signedTx: signedTx.toString('base64'), accountNumber: number };

@@ -32,8 +32,16 @@ const seed = seedOf('system/payout-crash');
 const payoutCount = kills * 200;
 const amount = 10_000n;
 const settings = {
-  ...{ prefix: 'celestia', denom: 'utia', gasPrice: 0.004, blockMs: 20, memoBytesMax: 256 },
-  ...{ loss: 0.1, eviction: 0.1, delayBlocks: 3, answerLoss: 0.1, indexLagBlocks: 3 },
+  prefix: 'celestia',
+  denom: 'utia',
+  gasPrice: 0.004,
+  blockMs: 20,
+  memoBytesMax: 256,
+  loss: 0.1,
+  eviction: 0.1,
+  delayBlocks: 3,
+  answerLoss: 0.1,
+  indexLagBlocks: 3,
 };
 
 let directory: string;
@@ -74,7 +82,10 @@ const newAddress = () => bech32.encode(settings.prefix, bech32.toWords(randomByt
 
 async function reserve(count: number): Promise<void> {
   const requests = Array.from({ length: count }, () => ({
-    ...{ appId: 'shop', trigger: 'manual' as const, amount, destination: newAddress() },
+    appId: 'shop',
+    trigger: 'manual' as const,
+    amount,
+    destination: newAddress(),
   }));
   await transaction(pool, (tx) => reservePayouts(tx, requests, { floorUtia: 1n, chainAccount }));
 }

@@ -30,7 +30,8 @@ const fee = 1_000n;
 const funds = 100_000_000;
 jest.setTimeout(sizedLimitMs(limitMs(300_000)));
 const settings = {
-  ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50' },
+  OPERATOR_KEY: operatorKey,
+  SIMULATED_BLOCK_MS: '50',
   // An answer is lost by a kill, and not because the machine is busy.
   REQUEST_TIMEOUT_MS: String(Math.min(limitMs(10_000), 600_000)),
 };
@@ -132,7 +133,8 @@ test(`kill -9 ${kills} times by the seed ${seed} while clients pay by x402 and b
   const written = writing.ended + granting.reduce((sum, [, writes]) => sum + writes!.ended, 0);
   expect(written).toBeGreaterThan(kills);
   const found = await send<{ total: number }>(granary.url, 'POST', '/list', {
-    ...{ key, body: { root: `${appId}::notes`, limit: 1, include_history: true } },
+    key,
+    body: { root: `${appId}::notes`, limit: 1, include_history: true },
   });
   expect(found.body.total).toBe(written);
 });

@@ -95,7 +95,14 @@ function consumerOf({ pool, log, bus, trust }: Pick<Context, 'pool' | 'log' | 'b
   return (from: EventSource, target: Target<OutboxDefinition>, topics: string[], handle: Handle) => {
     const outbox = openClient(outboxDefinition, target, { log, credentials: () => trust.towards(from) });
     const consumer = startConsumer({
-      ...{ pool, log, bus, from, handle, topics, name: `finance-${from}`, source: outbox.client },
+      pool,
+      log,
+      bus,
+      from,
+      handle,
+      topics,
+      name: `finance-${from}`,
+      source: outbox.client,
       verifier: trust.verifier(from),
     });
     return { ...consumer, stop: () => consumer.stop().finally(() => outbox.close()) };
@@ -125,7 +132,11 @@ async function buildFinance(
   const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: every.chargeEveryMs });
   const money = startMoney(opened, config, every);
   const lastPayouts = startLastPayouts({
-    ...{ pool, now, log, rules: money.payoutRules, intervalMs: config.PAYOUT_INTERVAL_MS },
+    pool,
+    now,
+    log,
+    rules: money.payoutRules,
+    intervalMs: config.PAYOUT_INTERVAL_MS,
     everyMs: every.chargeEveryMs,
   });
   const unobserve = observeStranded(pool);
@@ -191,8 +202,11 @@ function implementationsOf(config: FinanceConfig, { ledger, opened, wallets, ...
     access: { payments: '*' } satisfies AccessTo<ChainDefinition>,
     handlers: {
       ...chainHandlers({
-        ...{ chain: opened.chain, prefix: config.ADDRESS_PREFIX, denom: config.CHAIN_DENOM },
-        ...{ address: opened.signing.sender, memoBytesMax: config.CHAIN_MEMO_BYTES_MAX },
+        chain: opened.chain,
+        prefix: config.ADDRESS_PREFIX,
+        denom: config.CHAIN_DENOM,
+        address: opened.signing.sender,
+        memoBytesMax: config.CHAIN_MEMO_BYTES_MAX,
       }),
       ...deductionHandlers(grants),
     },

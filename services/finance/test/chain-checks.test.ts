@@ -32,7 +32,10 @@ async function deposit(amount: bigint): Promise<void> {
 }
 async function pay(): Promise<void> {
   const requests = [1, 2].map(() => ({
-    ...{ appId: 'shop', trigger: 'manual' as const, amount: 10_000n, destination: newAddress() },
+    appId: 'shop',
+    trigger: 'manual' as const,
+    amount: 10_000n,
+    destination: newAddress(),
   }));
   await transaction(pool, (tx) => reservePayouts(tx, requests, { floorUtia: 1n, chainAccount: bench.chainAccount }));
   for (let round = 0; round < 6; round++) {
@@ -85,8 +88,14 @@ test('a payout that another hand has sent, one that is missing on the chain, and
   const { sender, keys } = bench.options;
   const account = (await bench.node.account(sender))!;
   const { bytes, hash } = await signTransfer(keys, 'hot', {
-    ...{ chainId: bench.node.id, accountNumber: account.number, sequence: account.sequence, sender, denom: 'utia' },
-    ...{ outputs: [{ address: newAddress(), amount: 77n }], memo: '', timeoutHeight: account.height + 9n },
+    chainId: bench.node.id,
+    accountNumber: account.number,
+    sequence: account.sequence,
+    sender,
+    denom: 'utia',
+    outputs: [{ address: newAddress(), amount: 77n }],
+    memo: '',
+    timeoutHeight: account.height + 9n,
     fee: { amount: feeOf(gasLimit(1), gasPrice), gas: gasLimit(1) },
   });
   await bench.node.broadcast(bytes);

@@ -45,15 +45,13 @@ async function open(count: number, faults: Partial<SimulatedChainSettings> = {},
   await getWallet(bench.wallets, 'shop');
 }
 const settings = () => ({
-  ...{
-    urls: nodes.map(({ url }) => url),
-    chainId: bench.node.id,
-    denom: 'utia',
-    prefix: 'celestia',
-    // A node that is slow for once would be left out for the few rounds that a test has.
-    timeoutMs: limitMs(3_000),
-    statusTtlMs: 0,
-  },
+  urls: nodes.map(({ url }) => url),
+  chainId: bench.node.id,
+  denom: 'utia',
+  prefix: 'celestia',
+  // A node that is slow for once would be left out for the few rounds that a test has.
+  timeoutMs: limitMs(3_000),
+  statusTtlMs: 0,
 });
 async function connect(change: Partial<ReturnType<typeof settings>> = {}): Promise<void> {
   const opened = await openCosmosChain(pool, { ...settings(), ...change }, log);

@@ -29,8 +29,11 @@ beforeAll(async () => {
   node = await openSimulatedNode({ pool: chainPool, settings: { ...manualChain, blockMs } });
   nodes = await startStandIns(chainPool, node, 2);
   environment = {
-    ...{ CHAIN: 'cosmos', CHAIN_ID: 'mocha-5', CHAIN_RPC_URLS: nodes.map(({ url }) => url).join(',') },
-    ...{ PAYOUT_FLOOR_UTIA: '1', CHAIN_RPC_TIMEOUT_MS: String(Math.min(limitMs(10_000), 60_000)) },
+    CHAIN: 'cosmos',
+    CHAIN_ID: 'mocha-5',
+    CHAIN_RPC_URLS: nodes.map(({ url }) => url).join(','),
+    PAYOUT_FLOOR_UTIA: '1',
+    CHAIN_RPC_TIMEOUT_MS: String(Math.min(limitMs(10_000), 60_000)),
   };
   settings = { DATABASE_URL: 'postgres://localhost/x', KEY_FILE: 'seed', INTERNAL_SECRET: testSecret, ...environment };
   finance = await startTestFinance(environment);

@@ -290,7 +290,13 @@ test('a wallet whose deduction failed on the chain pays for nothing during the n
   expect(await endOf(failed)).toEqual(['failed', 'grant_revoked']);
   const start = (grantId: string, id: string = randomUUID()) =>
     startDeduction(pool, {
-      ...{ id, grantId, amount: 1n, appId: 'demo', operationType: 'read', collection: 'films', recipient },
+      id,
+      grantId,
+      amount: 1n,
+      appId: 'demo',
+      operationType: 'read',
+      collection: 'films',
+      recipient,
     });
   const refused = randomUUID();
   expect([await start(failing.id, refused), await start(other.id)]).toEqual(['wallet_refused', undefined]);

@@ -29,7 +29,11 @@ afterEach(async () => {
 
 const newApp = () => `a${randomUUID().slice(0, 8)}`;
 const watch = (depthBlocks = 0, chain = bench.options.chain) => ({
-  ...{ pool, chain, chainAccount: bench.chainAccount, depthBlocks, log },
+  pool,
+  chain,
+  chainAccount: bench.chainAccount,
+  depthBlocks,
+  log,
 });
 const credited = async (depthBlocks = 0): Promise<string[]> => {
   const apps: string[] = [];

@@ -11,8 +11,14 @@ const outputs: [Output, ...Output[]] = [
   { address: platform!, amount: 7n, granter: bob! },
 ];
 const transfer: Omit<Transfer, 'sender'> = {
-  ...{ chainId: 'chain-1', accountNumber: 3n, sequence: 9n, denom: 'utia', memo: '', timeoutHeight: 50n },
-  ...{ fee: { amount: 300n, gas: 150_000n }, outputs },
+  chainId: 'chain-1',
+  accountNumber: 3n,
+  sequence: 9n,
+  denom: 'utia',
+  memo: '',
+  timeoutHeight: 50n,
+  fee: { amount: 300n, gas: 150_000n },
+  outputs,
 };
 
 test('what granters pay is one MsgExec, which is read as it was written', () => {

@@ -39,8 +39,13 @@ async function fund(amount: number): Promise<void> {
 /** A GiB of a collection from the first day on, of which 30 cost nothing; a day more costs 1,000 utia. */
 async function storesGiB(number = 1): Promise<void> {
   await finance.data.publish('collection.usage', {
-    ...{ app_id: app, collection: `notes${number}`, collection_number: number },
-    ...{ size_bytes: GiB, document_count: 1, retention_days: null, at: day(0).toISOString() },
+    app_id: app,
+    collection: `notes${number}`,
+    collection_number: number,
+    size_bytes: GiB,
+    document_count: 1,
+    retention_days: null,
+    at: day(0).toISOString(),
   });
 }
 const deleted = async (atDay: number) => {
@@ -101,8 +106,13 @@ test('a rest below the floor stays', async () => {
   await fund(1_999);
   await settings({ payoutDestination: newAddress() });
   await finance.data.publish('collection.usage', {
-    ...{ app_id: app, collection: 'notes', collection_number: 1, size_bytes: GiB, document_count: 1 },
-    ...{ retention_days: null, at: day(0).toISOString() },
+    app_id: app,
+    collection: 'notes',
+    collection_number: 1,
+    size_bytes: GiB,
+    document_count: 1,
+    retention_days: null,
+    at: day(0).toISOString(),
   });
   await deleted(31);
   await eventually(async () => (await wallet()).totalSpent === '1000');
@@ -135,7 +145,9 @@ test('a destination that the chain refuses is tried once, and then is for the op
   await fund(1);
   expect(await history()).toHaveLength(1);
   expect(await listStranded(finance.pool)).toContainEqual({
-    ...{ appId: app, amount: 50_001n, destination: feeCollector('celestia') },
+    appId: app,
+    amount: 50_001n,
+    destination: feeCollector('celestia'),
   });
 });
 

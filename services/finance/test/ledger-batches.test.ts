@@ -36,11 +36,23 @@ async function wallets(count: number, balance: bigint): Promise<{ world: string;
 }
 
 const transfer = (debitAccount: string, creditAccount: string, amount: bigint, more: object = {}): Command => ({
-  ...{ type: 'transfer', id: randomUUID(), debitAccount, creditAccount, amount, kind: 'spend', ref: '' },
+  type: 'transfer',
+  id: randomUUID(),
+  debitAccount,
+  creditAccount,
+  amount,
+  kind: 'spend',
+  ref: '',
   ...more,
 });
 const hold = (debitAccount: string, creditAccount: string, amount: bigint, expiresAt?: Date): Command => ({
-  ...{ type: 'hold', id: randomUUID(), debitAccount, creditAccount, amount, kind: 'spend', ref: '' },
+  type: 'hold',
+  id: randomUUID(),
+  debitAccount,
+  creditAccount,
+  amount,
+  kind: 'spend',
+  ref: '',
   ...(expiresAt && { expiresAt }),
 });
 const ending = (type: 'post' | 'void', holdId: string): Command => ({ type, id: randomUUID(), holdId, kind: 'spend' });

@@ -118,8 +118,18 @@ function renamed(command: Command, name: (text: string) => string): Command {
 
 /** What the generated commands must lead to. */
 const outcomes = [
-  ...['created', 'exists', 'TRANSFER_ID_TAKEN', 'INSUFFICIENT_FUNDS', 'AMOUNT_OUT_OF_RANGE', 'ACCOUNT_NOT_FOUND'],
-  ...['UNIT_MISMATCH', 'HOLD_NOT_FOUND', 'HOLD_ENDED', 'HOLD_EXCEEDED', 'EXPIRY_PASSED', 'LINKED_FAILED'],
+  'created',
+  'exists',
+  'TRANSFER_ID_TAKEN',
+  'INSUFFICIENT_FUNDS',
+  'AMOUNT_OUT_OF_RANGE',
+  'ACCOUNT_NOT_FOUND',
+  'UNIT_MISMATCH',
+  'HOLD_NOT_FOUND',
+  'HOLD_ENDED',
+  'HOLD_EXCEEDED',
+  'EXPIRY_PASSED',
+  'LINKED_FAILED',
 ];
 
 test.each([

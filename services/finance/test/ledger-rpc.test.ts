@@ -32,7 +32,12 @@ afterAll(async () => {
 
 const newApp = (): string => `app-${randomUUID().slice(0, 8)}`;
 const movement = (debitAccount: string, creditAccount: string, amount: number, more: object = {}) => ({
-  ...{ debitAccount, creditAccount, amount: String(amount), ref: 'q', atMost: false, expiresAtMs: '0' },
+  debitAccount,
+  creditAccount,
+  amount: String(amount),
+  ref: 'q',
+  atMost: false,
+  expiresAtMs: '0',
   ...more,
 });
 const transfer = (kind: string, ...[debit, credit, amount, more]: Parameters<typeof movement>): Command => ({

@@ -316,8 +316,13 @@ test('what is written in the ledger cannot be changed or removed, not even by it
   await pool.query('grant delete, truncate on account to current_user');
   for (const text of writes) await expect(pool.query(text)).rejects.toMatchObject({ code: '23001' });
   const changes = [
-    ...['credits_posted = 99', 'debits_posted = -1', 'payouts_posted = -1'],
-    ...['may_overdraw = true', `id = 'x'`, `unit = 'x'`, 'created_at = now()'],
+    'credits_posted = 99',
+    'debits_posted = -1',
+    'payouts_posted = -1',
+    'may_overdraw = true',
+    `id = 'x'`,
+    `unit = 'x'`,
+    'created_at = now()',
   ];
   for (const change of changes) {
     await expect(pool.query(`update account set ${change} where id = $1`, [ids[0]])).rejects.toMatchObject({

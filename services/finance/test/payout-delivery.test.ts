@@ -40,7 +40,10 @@ const reserve = (count: number, destination = newAddress): Promise<Payout[]> =>
     reservePayouts(
       tx,
       Array.from({ length: count }, () => ({
-        ...{ appId: 'shop', trigger: 'manual' as const, amount: 1_000n, destination: destination() },
+        appId: 'shop',
+        trigger: 'manual' as const,
+        amount: 1_000n,
+        destination: destination(),
       })),
       { floorUtia: 1n, chainAccount: bench.chainAccount },
     ),
@@ -159,8 +162,14 @@ test('a transaction that somebody else signed with the key stops payouts until a
   const { sender, keys } = bench.options;
   const account = (await bench.node.account(sender))!;
   const { bytes } = await signTransfer(keys, 'hot', {
-    ...{ chainId: bench.node.id, accountNumber: account.number, sequence: account.sequence, sender, denom: 'utia' },
-    ...{ outputs: [{ address: newAddress(), amount: 5n }], memo: '', timeoutHeight: account.height + 9n },
+    chainId: bench.node.id,
+    accountNumber: account.number,
+    sequence: account.sequence,
+    sender,
+    denom: 'utia',
+    outputs: [{ address: newAddress(), amount: 5n }],
+    memo: '',
+    timeoutHeight: account.height + 9n,
     fee: { amount: feeOf(gasLimit(1), gasPrice), gas: gasLimit(1) },
   });
   expect(await bench.node.broadcast(bytes)).toEqual({ state: 'accepted' });
@@ -218,7 +227,8 @@ test('a node that has not reached the timeout height does not decide that a tran
     find: async () => ({ state: 'absent', ...(await bench.node.height()) }),
     account: async (address: string) => ({
       ...(await bench.node.account(address))!,
-      ...{ sequence: 0n, height: timeout },
+      sequence: 0n,
+      height: timeout,
     }),
   });
   for (let round = 0; round < 15; round++) {
@@ -313,9 +323,11 @@ test('a transaction that is held or under way does not keep automatic payouts fr
   await fundHotWallet();
   await reserve(1);
   const task = startPayouts({
-    ...{ ...bench.options, chain: answering({ state: 'refused', codespace: 'sdk', code: 13 }) },
+    ...bench.options,
+    chain: answering({ state: 'refused', codespace: 'sdk', code: 13 }),
     auto: { pool, rules: { floorUtia: 1n, chainAccount: bench.chainAccount }, intervalMs: 3_600_000 },
-    ...{ everyMs: 5, autoEveryMs: 5 },
+    everyMs: 5,
+    autoEveryMs: 5,
   });
   await eventually(async () => (await readPayoutState(pool)).held === 1n);
   await execute(pool, sql`update wallet set auto_payout_enabled = true, payout_destination = ${newAddress()}`);

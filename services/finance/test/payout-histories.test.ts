@@ -63,8 +63,13 @@ async function openWallets(): Promise<string[]> {
   const amount = BigInt(payoutCount) * BigInt(amountMax);
   const gifts = apps.map((app) => [
     {
-      ...{ type: 'transfer' as const, id: transferId(new Date(0), 'deposit', app), kind: 'deposit', ref: '' },
-      ...{ debitAccount: bench.chainAccount, creditAccount: walletAccount(app), amount },
+      type: 'transfer' as const,
+      id: transferId(new Date(0), 'deposit', app),
+      kind: 'deposit',
+      ref: '',
+      debitAccount: bench.chainAccount,
+      creditAccount: walletAccount(app),
+      amount,
     },
   ]);
   await applyCommands(pool, gifts);

@@ -27,7 +27,12 @@ beforeEach(async () => {
 afterEach(() => finance.stop());
 
 const movement = (debitAccount: string, creditAccount: string, amount: bigint, kind: string) => ({
-  ...{ id: randomUUID(), debitAccount, creditAccount, amount, kind, ref: '' },
+  id: randomUUID(),
+  debitAccount,
+  creditAccount,
+  amount,
+  kind,
+  ref: '',
 });
 
 const verified = () => verifyLedger(finance.pool, () => undefined);
@@ -61,7 +66,12 @@ async function reconciled(): Promise<void> {
 }
 
 const counters = [
-  ...['debits_pending', 'debits_posted', 'credits_pending', 'credits_posted', 'payouts_pending', 'payouts_posted'],
+  'debits_pending',
+  'debits_posted',
+  'credits_pending',
+  'credits_posted',
+  'payouts_pending',
+  'payouts_posted',
 ];
 
 test.each(counters)('a wrong %s pauses payouts, degrades health, and is found by both ways', async (counter) => {

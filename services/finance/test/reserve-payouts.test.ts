@@ -13,7 +13,10 @@ test('of payouts of one wallet that are reserved together, those that are no lon
   const gift = { id: transferId(new Date(0), 'deposit', 'shop'), kind: 'deposit', ref: '', amount: 1_000n };
   await postTransfer(pool, { ...gift, debitAccount: bench.chainAccount, creditAccount: 'app:shop' });
   const request = (amount: bigint) => ({
-    ...{ appId: 'shop', trigger: 'manual' as const, amount, destination: newAddress() },
+    appId: 'shop',
+    trigger: 'manual' as const,
+    amount,
+    destination: newAddress(),
   });
   const reserved = await transaction(pool, (tx) =>
     reservePayouts(tx, [600n, 600n, 400n, 1n].map(request), { floorUtia: 1n, chainAccount: bench.chainAccount }),

@@ -37,8 +37,13 @@ afterEach(() => pool.end());
 async function stores(tx: Connection, number: number, atDay: number, bytes: number): Promise<void> {
   const at = day(atDay).toISOString();
   const payload = {
-    ...{ app_id: app, collection: `notes${number}`, collection_number: number, at },
-    ...{ size_bytes: bytes, document_count: 1, retention_days: null },
+    app_id: app,
+    collection: `notes${number}`,
+    collection_number: number,
+    at,
+    size_bytes: bytes,
+    document_count: 1,
+    retention_days: null,
   };
   const about = { id: randomUUID(), topic: 'usage', key: app, aggregateId: 'a', aggregateSequence: 1n };
   await handle(tx, { ...about, type: 'collection.usage', payload, at });

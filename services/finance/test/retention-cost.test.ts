@@ -98,8 +98,14 @@ test('thirty days are free; then each day costs its price, of data and blobs tog
 test('what indexes take costs as much as documents do', async () => {
   const app = newApp();
   await finance.data.publish('collection.usage', {
-    ...{ app_id: app, collection: 'notes', collection_number: 1, size_bytes: GiB, index_bytes: GiB },
-    ...{ document_count: 1, retention_days: null, at: day(0).toISOString() },
+    app_id: app,
+    collection: 'notes',
+    collection_number: 1,
+    size_bytes: GiB,
+    index_bytes: GiB,
+    document_count: 1,
+    retention_days: null,
+    at: day(0).toISOString(),
   });
   const { collections } = await costOn(32, app, { notes: 2 * GiB });
   expect(collections).toMatchObject([{ accrued: '4000', monthlyCost: '60000' }]);

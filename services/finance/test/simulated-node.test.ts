@@ -26,15 +26,14 @@ async function signed(change: Partial<Transfer> = {}): Promise<SignedTransaction
   const account = (await node.account(sender))!;
   const { height } = await node.height();
   return signTransfer(keys, 'hot', {
-    ...{
-      chainId: node.id,
-      accountNumber: account.number,
-      sequence: account.sequence,
-      sender,
-      denom: 'utia',
-      memo: 'm',
-    },
-    ...{ outputs: [{ address: newAddress(), amount: 5n }], timeoutHeight: height + 10n },
+    chainId: node.id,
+    accountNumber: account.number,
+    sequence: account.sequence,
+    sender,
+    denom: 'utia',
+    memo: 'm',
+    outputs: [{ address: newAddress(), amount: 5n }],
+    timeoutHeight: height + 10n,
     fee: { amount: feeOf(gasLimit(1), gasPrice), gas: gasLimit(1) },
     ...change,
   });
@@ -71,8 +70,14 @@ test('a transaction is included in the next block: it moves money, takes its fee
   await node.produceBlock();
   expect(await node.broadcast(bytes)).toEqual({ state: 'known' });
   const transfer = (eventIndex: number) => ({
-    ...{ transactionHash: hash, eventIndex, height: height + 1n, at: expect.any(Date) as Date, memo: 'm' },
-    ...{ sender: bench.options.sender, recipient: outputs[eventIndex]!.address, amount: outputs[eventIndex]!.amount },
+    transactionHash: hash,
+    eventIndex,
+    height: height + 1n,
+    at: expect.any(Date) as Date,
+    memo: 'm',
+    sender: bench.options.sender,
+    recipient: outputs[eventIndex]!.address,
+    amount: outputs[eventIndex]!.amount,
   });
   const transfers = [0, 1, 2].map(transfer);
   expect(await node.find(hash)).toEqual({ state: 'included', height: height + 1n, code: 0, codespace: '', transfers });
@@ -101,8 +106,15 @@ test('what a node of the Cosmos SDK refuses is refused with its code, and change
   const stranger = await openPayoutBench(pool);
   const unknown = { keys: stranger.options.keys, sender: stranger.options.sender };
   const { bytes } = await signTransfer(unknown.keys, 'hot', {
-    ...{ chainId: node.id, accountNumber: 1n, sequence: 0n, sender: unknown.sender, denom: 'utia', memo: '', fee },
-    ...{ outputs: [{ address: newAddress(), amount: 5n }], timeoutHeight: height + 10n },
+    chainId: node.id,
+    accountNumber: 1n,
+    sequence: 0n,
+    sender: unknown.sender,
+    denom: 'utia',
+    memo: '',
+    fee,
+    outputs: [{ address: newAddress(), amount: 5n }],
+    timeoutHeight: height + 10n,
   });
   expect(await node.broadcast(bytes)).toEqual(refused(4));
   await node.produceBlock();

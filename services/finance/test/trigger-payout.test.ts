@@ -54,8 +54,12 @@ test('a payout is held at once, paid on the chain, and leaves the wallet; the ad
   expect(second).toMatchObject({ amount: '70000', destination: own });
   expect(await final(app, second.payoutId)).toMatchObject({ status: 'confirmed' });
   expect(await wallet(app)).toMatchObject({
-    ...{ balance: '0', pendingPayouts: '0', availableBalance: '0' },
-    ...{ totalEarned: '100000', totalSpent: '0', totalPaidOut: '100000' },
+    balance: '0',
+    pendingPayouts: '0',
+    availableBalance: '0',
+    totalEarned: '100000',
+    totalSpent: '0',
+    totalPaidOut: '100000',
   });
 });
 

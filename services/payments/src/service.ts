@@ -44,10 +44,21 @@ const dataDefinition = loadService<DataDefinition>('data', 'Data');
 
 const access = {
   gateway: [
-    ...(['priceEncryptedIndex', 'quoteOperation', 'verifyPayment', 'listPaymentKinds'] as const),
+    'priceEncryptedIndex',
+    'quoteOperation',
+    'verifyPayment',
+    'listPaymentKinds',
     'listPaymentNetworks',
-    ...(['offerRead', 'checkPayment', 'settlePayment', 'grantPayment', 'settleRequirements', 'getPayment'] as const),
-    ...(['reserveSpend', 'completeSpend', 'cancelSpend', 'resolveSpend'] as const),
+    'offerRead',
+    'checkPayment',
+    'settlePayment',
+    'grantPayment',
+    'settleRequirements',
+    'getPayment',
+    'reserveSpend',
+    'completeSpend',
+    'cancelSpend',
+    'resolveSpend',
   ],
 } satisfies AccessTo<PaymentsDefinition>;
 
@@ -87,7 +98,9 @@ export async function startPayments(
     const appended = createSignal();
     const now = overrides.now ?? clock.now;
     const clients = openClients(config, overrides, (service, options) => ({
-      ...{ log, credentials: () => trust.towards(service), ...options },
+      log,
+      credentials: () => trust.towards(service),
+      ...options,
     }));
     const { ledger, data } = clients;
     if (config.MIGRATIONS === 'start') await storePrices(pool, config, now());
@@ -105,7 +118,13 @@ export async function startPayments(
     };
     const verifier = new Verifier(networks.verifiers, now);
     const { strandedPayments, ...settlement } = startSettlement({
-      ...{ config, pool, log, now, ledger, offers, verifier },
+      config,
+      pool,
+      log,
+      now,
+      ledger,
+      offers,
+      verifier,
       networks: networks.settled,
       areKnown: offers.areKnown,
       everyMs: overrides.settleEveryMs,
@@ -115,12 +134,10 @@ export async function startPayments(
       definition: paymentsDefinition,
       access,
       handlers: paymentsHandlers({
-        ...{
-          prices: config,
-          offers,
-          verifier,
-          spending: new RepeatedSpends(pool, agentPayments, config.AGENT_RESERVATION_MS),
-        },
+        prices: config,
+        offers,
+        verifier,
+        spending: new RepeatedSpends(pool, agentPayments, config.AGENT_RESERVATION_MS),
         ...settlement,
       }),
     };

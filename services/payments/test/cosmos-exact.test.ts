@@ -21,8 +21,14 @@ const payTo = newCosmosPayer().address;
 const quoteId = 'quote-1';
 
 const transfer: Omit<Transfer, 'sender'> = {
-  ...{ chainId: 'celestia', accountNumber: 7n, sequence: 3n, outputs: [{ address: payTo, amount: 250_000n }] },
-  ...{ denom: 'utia', memo: quoteId, fee: { amount: 400n, gas: 100_000n }, timeoutHeight: 0n },
+  chainId: 'celestia',
+  accountNumber: 7n,
+  sequence: 3n,
+  outputs: [{ address: payTo, amount: 250_000n }],
+  denom: 'utia',
+  memo: quoteId,
+  fee: { amount: 400n, gas: 100_000n },
+  timeoutHeight: 0n,
 };
 
 const bytesOf = (changes: Partial<typeof transfer> = {}) => signCosmos(payer, { ...transfer, ...changes });
@@ -30,14 +36,21 @@ const bytesOf = (changes: Partial<typeof transfer> = {}) => signCosmos(payer, { 
 function envelope(version: 1 | 2, bytes: Buffer, payload: object = {}, requirementChanges: object = {}) {
   const amount = version === 1 ? { maxAmountRequired: '250000' } : { amount: '250000' };
   const requirement = {
-    ...{ scheme: 'exact', network: 'cosmos:celestia', asset: 'utia', payTo, maxTimeoutSeconds: 300, ...amount },
-    ...{ extra: { quoteId }, ...requirementChanges },
+    scheme: 'exact',
+    network: 'cosmos:celestia',
+    asset: 'utia',
+    payTo,
+    maxTimeoutSeconds: 300,
+    ...amount,
+    extra: { quoteId },
+    ...requirementChanges,
   };
   const chosen =
     version === 1 ? { scheme: 'exact', network: requirement.network } : { accepted: structuredClone(requirement) };
   return {
     paymentPayload: {
-      ...{ x402Version: version, ...chosen },
+      x402Version: version,
+      ...chosen,
       payload: { signedTx: bytes.toString('base64'), accountNumber: '7', ...payload },
     },
     paymentRequirements: requirement,

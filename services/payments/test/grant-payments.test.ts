@@ -11,7 +11,11 @@ import { readJson, type JsonObject } from '@granary/shared/json/value';
 import { cosmosMethod } from '../src/schemes/cosmos/scheme';
 
 const grant = {
-  ...{ grantId: 'g1', address: 'celestia1from', limitUtia: '1000000', spentUtia: '0', allowedApps: [] },
+  grantId: 'g1',
+  address: 'celestia1from',
+  limitUtia: '1000000',
+  spentUtia: '0',
+  allowedApps: [],
   expiresAt: '2100-01-01T00:00:00Z',
 };
 const chain = { findGrant: () => Promise.resolve({ grant }) } as unknown as GrantClient;
@@ -26,8 +30,13 @@ async function find(amount: number) {
     1_000n,
   );
   const accepted = {
-    ...{ scheme: 'exact', network: networkOf, amount: String(amount), asset: 'utia', payTo: 'celestia1to' },
-    ...{ maxTimeoutSeconds: 300, extra: { app: 'films' } },
+    scheme: 'exact',
+    network: networkOf,
+    amount: String(amount),
+    asset: 'utia',
+    payTo: 'celestia1to',
+    maxTimeoutSeconds: 300,
+    extra: { app: 'films' },
   };
   const payload = { userKey: `user_${'k'.repeat(43)}`, deductionId: '00000000-0000-4000-8000-000000000001' };
   const read = (value: object) => readJson(Buffer.from(JSON.stringify(value)), { maxDepth: 8 }) as JsonObject;
@@ -58,11 +67,18 @@ test.each([
       new GrantPayments(networkOf, () => chain, now, 1_000n).verify(payment, quote);
     const rates: Rates = { current: () => Promise.resolve(new Map()), recent: () => Promise.resolve([]) };
     const offers = {
-      ...{ keys: fixedQuoteKeys(), methods: () => methods, rates, now, APP_SHARE_PERCENT: 80 },
+      keys: fixedQuoteKeys(),
+      methods: () => methods,
+      rates,
+      now,
+      APP_SHARE_PERCENT: 80,
       networks: new Map([[networkOf, { isOpen: () => isOpen, verifyKey }]]),
     };
     const purchase = {
-      ...{ appId: 'films', requestHash: randomBytes(32), amountUtia: '5000', isUpfront: false },
+      appId: 'films',
+      requestHash: randomBytes(32),
+      amountUtia: '5000',
+      isUpfront: false,
       ...(networks && { networks }),
     };
     const about = { purchase, resource: 'https://a.example/films', description: '', error: '' };

@@ -10,8 +10,15 @@ const log = createLogger('income-test', 'silent');
 
 const claimOf = (changes: Partial<Claim>): Claim =>
   ({
-    ...{ id: randomUUID(), appId: 'films', amountUtia: 1_001n, appSharePpm: 800_000, createdAt: new Date() },
-    ...{ network: 'eip155:1', asset: '0x1', amount: 5n, ...changes },
+    id: randomUUID(),
+    appId: 'films',
+    amountUtia: 1_001n,
+    appSharePpm: 800_000,
+    createdAt: new Date(),
+    network: 'eip155:1',
+    asset: '0x1',
+    amount: 5n,
+    ...changes,
   }) as Claim;
 
 /** Settled claims, and a ledger that refuses what `refusalOf` says, each group as a whole. */

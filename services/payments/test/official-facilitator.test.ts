@@ -58,7 +58,9 @@ async function officialFacilitator(): Promise<typeof official> {
       Promise.resolve(assets.has(address.toLowerCase()) ? ('0x60' as const) : undefined),
     verifyTypedData: (given: object) => verifyTypedData(given as Parameters<typeof verifyTypedData>[0]),
     readContract: () => Promise.resolve(true),
-    ...{ writeContract: never, sendTransaction: never, waitForTransactionReceipt: never },
+    writeContract: never,
+    sendTransaction: never,
+    waitForTransactionReceipt: never,
   };
   const facilitator = new x402Facilitator();
   facilitator.register([...networks.map(({ caip2 }) => caip2)], new ExactEvmScheme(signer));
@@ -99,8 +101,13 @@ async function payment(version: 1 | 2, payer: number, network: number, changes: 
   const { caip2, name, asset, domain } = networks[network]!;
   const account = payers[payer]!;
   const authorization = {
-    ...{ from: account.address, to: payTo, value: '10000', validAfter: '0', validBefore: String(nowSeconds() + 300) },
-    ...{ nonce: `0x${randomBytes(32).toString('hex')}`, ...changes },
+    from: account.address,
+    to: payTo,
+    value: '10000',
+    validAfter: '0',
+    validBefore: String(nowSeconds() + 300),
+    nonce: `0x${randomBytes(32).toString('hex')}`,
+    ...changes,
   };
   const signature = await account.signTypedData({
     domain: { name: domain, version: '2', chainId: Number(caip2.split(':')[1]), verifyingContract: asset },
@@ -111,7 +118,11 @@ async function payment(version: 1 | 2, payer: number, network: number, changes: 
   const shared = { scheme: 'exact', network: version === 1 ? name : caip2 };
   const extra = { name: domain, version: '2' };
   const paymentRequirements: JsonObject = {
-    ...{ ...shared, asset, payTo, maxTimeoutSeconds: 300, extra },
+    ...shared,
+    asset,
+    payTo,
+    maxTimeoutSeconds: 300,
+    extra,
     ...(version === 1
       ? { maxAmountRequired: '10000', resource: 'http://127.0.0.1/x', description: '', mimeType: 'application/json' }
       : { amount: '10000' }),
@@ -136,20 +147,58 @@ const signedChanges = fc.oneof(
 );
 
 const values: Json[] = [
-  ...[null, true, 0, 1, 2, 3, -1, 1.5, 1e4, 1e21, '', '0', '1', '10000', '1e4', '0x10', '0x2710', ' 10000', '010000'],
-  ...['+10000', '-1', '1.0', '10001', '9999', 'exact', 'upto', 'base', 'base-sepolia', 'eip155:8453', 'eip155:84532'],
-  ...[
-    'eip155:1',
-    'USDC',
-    'USD Coin',
-    '2',
-    '0x',
-    `0x${'00'.repeat(65)}`,
-    `0x${'00'.repeat(32)}`,
-    `0x${'00'.repeat(20)}`,
-  ],
-  ...[payTo, payTo.toLowerCase(), payTo.toUpperCase(), networks[0].asset, networks[1].asset, 'permit2', 'eip3009'],
-  ...[[], {}, ['10000'], { name: 'USDC' }, (2n ** 256n).toString(), (2n ** 256n - 1n).toString(), '💰'],
+  null,
+  true,
+  0,
+  1,
+  2,
+  3,
+  -1,
+  1.5,
+  1e4,
+  1e21,
+  '',
+  '0',
+  '1',
+  '10000',
+  '1e4',
+  '0x10',
+  '0x2710',
+  ' 10000',
+  '010000',
+  '+10000',
+  '-1',
+  '1.0',
+  '10001',
+  '9999',
+  'exact',
+  'upto',
+  'base',
+  'base-sepolia',
+  'eip155:8453',
+  'eip155:84532',
+  'eip155:1',
+  'USDC',
+  'USD Coin',
+  '2',
+  '0x',
+  `0x${'00'.repeat(65)}`,
+  `0x${'00'.repeat(32)}`,
+  `0x${'00'.repeat(20)}`,
+  payTo,
+  payTo.toLowerCase(),
+  payTo.toUpperCase(),
+  networks[0].asset,
+  networks[1].asset,
+  'permit2',
+  'eip3009',
+  [],
+  {},
+  ['10000'],
+  { name: 'USDC' },
+  (2n ** 256n).toString(),
+  (2n ** 256n - 1n).toString(),
+  '💰',
 ];
 
 type Mutation = (envelope: Envelope, at: number, value: Json) => void;
@@ -257,7 +306,10 @@ test(`of ${paymentCount} payments none is valid here that the official facilitat
   let neither = 0;
   const mutation = fc.tuple(fc.constantFrom(...Object.keys(mutations)), fc.nat(10_000), fc.constantFrom(...values));
   const cases = fc.record({
-    ...{ version: fc.constantFrom<1 | 2>(1, 2), payer: fc.nat(3), network: fc.nat(1), changes: signedChanges },
+    version: fc.constantFrom<1 | 2>(1, 2),
+    payer: fc.nat(3),
+    network: fc.nat(1),
+    changes: signedChanges,
     applied: fc.array(mutation, { maxLength: 2 }),
   });
   const check = fc.asyncProperty(cases, async ({ version, payer, network, changes, applied }) => {

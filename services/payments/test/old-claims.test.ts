@@ -21,8 +21,16 @@ async function claimed(overSeconds: number): Promise<Claim> {
   const taken = await claims.take(
     { payer: 'payer', scope: 'network', key: randomUUID(), proof: {}, validUntilSeconds },
     {
-      ...{ appId: 'films', requestHash: randomBytes(32), quoteId: randomUUID(), amountUtia: 1n, appSharePpm: 0 },
-      ...{ network: 'network', asset: 'asset', amount: 1n, fingerprint: randomBytes(32), identifier: null },
+      appId: 'films',
+      requestHash: randomBytes(32),
+      quoteId: randomUUID(),
+      amountUtia: 1n,
+      appSharePpm: 0,
+      network: 'network',
+      asset: 'asset',
+      amount: 1n,
+      fingerprint: randomBytes(32),
+      identifier: null,
     },
   );
   return (taken as TakenClaim).claim;

@@ -22,8 +22,16 @@ const take = (payer: string, network = 'one') =>
   claims.take(
     { payer, scope: network, key: randomUUID(), proof: {}, validUntilSeconds: Math.floor(Date.now() / 1_000) + 60 },
     {
-      ...{ appId: 'films', requestHash: randomBytes(32), quoteId: randomUUID(), amountUtia: 1n, appSharePpm: 0 },
-      ...{ network, asset: 'asset', amount: 1n, fingerprint: randomBytes(32), identifier: null },
+      appId: 'films',
+      requestHash: randomBytes(32),
+      quoteId: randomUUID(),
+      amountUtia: 1n,
+      appSharePpm: 0,
+      network,
+      asset: 'asset',
+      amount: 1n,
+      fingerprint: randomBytes(32),
+      identifier: null,
     },
   );
 

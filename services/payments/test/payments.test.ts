@@ -133,12 +133,16 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
       connect(await start(transport, url, settings, at(seconds)), paymentsDefinition, 'gateway');
     const asked = {
       purchase: { appId: 'films', requestHash: Buffer.alloc(32), amountUtia: '5' },
-      ...{ resource: 'http://127.0.0.1/x', description: 'x', error: 'It costs 5' },
+      resource: 'http://127.0.0.1/x',
+      description: 'x',
+      error: 'It costs 5',
     };
     const first = await (await offersAt(0)).offerRead(asked, call());
     const [requirement] = JSON.parse(first.acceptsJson) as [Requirement];
     expect(requirement.extra['pricing']).toEqual({
-      ...{ baseAmount: '5', baseAsset: 'utia', expiresAt: at(300).getTime() / 1_000 },
+      baseAmount: '5',
+      baseAsset: 'utia',
+      expiresAt: at(300).getTime() / 1_000,
     });
     const validBefore = String(at(330).getTime() / 1_000);
     const payment = await version1(await newPayer(), requirement, { changes: { validBefore } });
@@ -252,16 +256,21 @@ test('an address without its checksum, in capitals, of a network that is named t
   const read = (X402_PAY_TO: string) =>
     readConfig(paymentsConfig, { DATABASE_URL: 'postgres://x@127.0.0.1:1/none', X402_PAY_TO });
   const wrong = [
-    ...[address, `cosmos:celestia=${address.slice(0, -1)}q`, `cosmos:celestia=${address.toUpperCase()}`],
-    ...[`celestia=${address}`, `cosmos:=${address}`, 'cosmos:celestia=', 'cosmos:celestia=celestia1', ','],
-    ...[
-      `eip155:1=${address}`,
-      'eip155:1=0x12',
-      'simulated,simulated',
-      `cosmos:celestia=${address},cosmos:celestia=${address}`,
-    ],
+    address,
+    `cosmos:celestia=${address.slice(0, -1)}q`,
+    `cosmos:celestia=${address.toUpperCase()}`,
+    `celestia=${address}`,
+    `cosmos:=${address}`,
+    'cosmos:celestia=',
+    'cosmos:celestia=celestia1',
+    ',',
+    `eip155:1=${address}`,
+    'eip155:1=0x12',
+    'simulated,simulated',
+    `cosmos:celestia=${address},cosmos:celestia=${address}`,
     // Of the Cosmos chains, payments are settled on that of the wallets.
-    ...[`cosmos:celestia=${address},cosmos:mocha-4=${address}`, `wallets,cosmos:celestia=${address}`],
+    `cosmos:celestia=${address},cosmos:mocha-4=${address}`,
+    `wallets,cosmos:celestia=${address}`,
   ];
   for (const text of wrong) expect(() => read(text)).toThrow('X402_PAY_TO');
   expect(read(`simulated, cosmos:granary-simulated-1=${address}`).X402_PAY_TO).toContain('celestia');

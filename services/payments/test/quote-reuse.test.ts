@@ -42,13 +42,21 @@ afterAll(async () => {
 const requestPayments = () => {
   const methods = evmMethods([{ network: playMoneyNetwork, address: simulatedAddress }], [simulatedAsset]);
   const offers = {
-    ...{ keys: fixedQuoteKeys(), methods: () => methods, rates: storedRates(pool, validSeconds), now },
-    ...{ networks: new Map([[playMoneyNetwork, { isOpen: () => true }]]), APP_SHARE_PERCENT: 80 },
+    keys: fixedQuoteKeys(),
+    methods: () => methods,
+    rates: storedRates(pool, validSeconds),
+    now,
+    networks: new Map([[playMoneyNetwork, { isOpen: () => true }]]),
+    APP_SHARE_PERCENT: 80,
   };
   const verifier = new Verifier([new EvmExact([simulatedAsset])], now);
   const presented = { offers, verifier };
   const payments = new RequestPayments({
-    ...{ presented, claims, settler, X402_SETTLE_WAIT_MS: 60_000, now },
+    presented,
+    claims,
+    settler,
+    X402_SETTLE_WAIT_MS: 60_000,
+    now,
   });
   return { payments, offers };
 };
@@ -101,8 +109,16 @@ const take = (quoteId: string, key = randomUUID(), identifier: Buffer | null = n
   claims.take(
     { payer: key, scope: 'network', key, proof: {}, validUntilSeconds: Math.floor(Date.now() / 1_000) + 60 },
     {
-      ...{ appId: 'films', requestHash: randomBytes(32), quoteId, amountUtia: 1n, appSharePpm: 0 },
-      ...{ network: 'network', asset: 'asset', amount: 1n, fingerprint: randomBytes(32), identifier },
+      appId: 'films',
+      requestHash: randomBytes(32),
+      quoteId,
+      amountUtia: 1n,
+      appSharePpm: 0,
+      network: 'network',
+      asset: 'asset',
+      amount: 1n,
+      fingerprint: randomBytes(32),
+      identifier,
     },
   );
 

@@ -29,7 +29,8 @@ afterAll(async () => {
 });
 
 const networkOf = (id: string): SettlementNetwork => ({
-  ...{ id, isOpen: () => true },
+  id,
+  isOpen: () => true,
   plan: () => Promise.reject(new Error('it was planned before')),
   send: () => Promise.resolve({ state: 'sent' }),
   find: () => Promise.resolve({ state: 'included', isFinal: true, hash: 'hash', height: 1n, at: new Date() }),
@@ -42,8 +43,16 @@ async function sent(network: string): Promise<Claim> {
   const taken = await ended.take(
     { payer: 'payer', scope: network, key: randomUUID(), proof: {}, validUntilSeconds },
     {
-      ...{ appId: 'films', requestHash: randomBytes(32), quoteId: randomUUID(), amountUtia: 1n, appSharePpm: 0 },
-      ...{ network, asset: 'asset', amount: 1n, fingerprint: randomBytes(32), identifier: null },
+      appId: 'films',
+      requestHash: randomBytes(32),
+      quoteId: randomUUID(),
+      amountUtia: 1n,
+      appSharePpm: 0,
+      network,
+      asset: 'asset',
+      amount: 1n,
+      fingerprint: randomBytes(32),
+      identifier: null,
     },
   );
   const { id } = (taken as TakenClaim).claim;

@@ -28,7 +28,10 @@ test.each(methods.map((method) => ({ name: method.network, method })))(
     const offer = offerOf(method);
     const common = { scheme: 'exact', payTo: method.payTo, asset: method.asset, maxTimeoutSeconds: 300 };
     const extra = {
-      ...{ quoteId: 'AQ-_', app: 'shop', request: '_wD-', ...method.extra },
+      quoteId: 'AQ-_',
+      app: 'shop',
+      request: '_wD-',
+      ...method.extra,
       ...(method.hasMemo && { memo: 'AQ-_' }),
       costBreakdown: { app: 3002396749180578, platform: 6004802505560413, total: 9007199254740991 },
       pricing: { baseAmount: '9007199254740991', baseAsset: 'utia', expiresAt: 1_800_000_000 },
@@ -43,7 +46,11 @@ test.each(methods.map((method) => ({ name: method.network, method })))(
 test('what is settled before it is done says so, and no text of a name or an application breaks the JSON', () => {
   const strange = 'a"b\\c\u2028';
   const method: PaymentMethod = {
-    ...{ network: strange, version1Network: strange, payTo: strange, asset: strange, rateOf: undefined },
+    network: strange,
+    version1Network: strange,
+    payTo: strange,
+    asset: strange,
+    rateOf: undefined,
     extra: { name: strange },
   };
   const requirement = parsed(requirementText(1, offerOf(method, { appId: strange, isUpfront: true })));

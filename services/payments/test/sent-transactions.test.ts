@@ -10,7 +10,8 @@ const [payTo, payer] = ['celestia1to', 'celestia1from'];
 const absent: FoundTransaction = { isIncluded: false, height: '7', code: 0, codespace: '', transfers: [] };
 const transfer = { sender: payer, recipient: payTo, amount: '10', memo: 'quote', atMs: '0' };
 const included = (changes: Partial<typeof transfer> = {}): FoundTransaction => ({
-  ...{ ...absent, isIncluded: true },
+  ...absent,
+  isIncluded: true,
   transfers: [{ ...transfer, atMs: String(expiresAtSeconds * 1_000), ...changes }],
 });
 
@@ -25,7 +26,12 @@ function chainOf(...answers: FoundTransaction[]) {
 
 const json = (value: object) => readJson(Buffer.from(JSON.stringify(value)), { maxDepth: 16 }) as JsonObject;
 const requirement = {
-  ...{ scheme: 'exact', network, maxAmountRequired: '10', asset: 'utia', payTo, maxTimeoutSeconds: 300 },
+  scheme: 'exact',
+  network,
+  maxAmountRequired: '10',
+  asset: 'utia',
+  payTo,
+  maxTimeoutSeconds: 300,
   extra: { quoteId: 'quote' },
 };
 const payment = readExactPayment({
@@ -37,7 +43,8 @@ const verify = (
   { nowSeconds = expiresAtSeconds, waitMs = 60_000 }: { nowSeconds?: number; waitMs?: number } = {},
 ) =>
   new SentTransactions({ network, chain, now: () => new Date(nowSeconds * 1_000), waitMs }).verify(payment, {
-    ...{ id: 'quote', expiresAtSeconds },
+    id: 'quote',
+    expiresAtSeconds,
   });
 const reason = (why: string) => ({ details: { reason: why } });
 

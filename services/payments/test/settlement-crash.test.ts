@@ -111,12 +111,10 @@ class Copy {
     this.settler = new Settler({ claims: this.claims, networks, log, now });
     this.payments = new RequestPayments({
       presented: { offers, verifier },
-      ...{
-        claims: this.claims,
-        settler: this.settler,
-        X402_SETTLE_WAIT_MS: waitMs,
-        now,
-      },
+      claims: this.claims,
+      settler: this.settler,
+      X402_SETTLE_WAIT_MS: waitMs,
+      now,
     });
   }
 

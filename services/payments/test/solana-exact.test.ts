@@ -93,7 +93,10 @@ test('a payment of the official client is valid in both versions, and its claim 
       const messageHash = createHash('sha256').update(message).digest('hex');
       const { verified } = await verifier.verifyEnvelope(readEnvelope(Buffer.from(JSON.stringify(envelope))));
       expect(verified).toEqual({
-        ...{ payer: payer.address, scope: solanaTest.network, key: messageHash, validUntilSeconds: 1_800_000_150 },
+        payer: payer.address,
+        scope: solanaTest.network,
+        key: messageHash,
+        validUntilSeconds: 1_800_000_150,
         proof: { network: solanaTest.network, feePayer: keys.feePayer.address, transaction, messageHash },
       });
     }
@@ -296,7 +299,10 @@ test('a transaction in another spelling of base64, or longer than the network ta
   const last = alphabet.indexOf(text.at(-2)!);
   const spellings = [
     ...[1, 2, 3].map((bits) => `${text.slice(0, -2)}${alphabet[last + bits]}=`),
-    ...[text.slice(0, -1), `\n${text.slice(1)}`, text.replace('A', '_'), `${text.slice(0, -4)}    `],
+    text.slice(0, -1),
+    `\n${text.slice(1)}`,
+    text.replace('A', '_'),
+    `${text.slice(0, -4)}    `,
   ];
   for (const spelling of spellings) {
     expect(await reasonOf(verify(solanaEnvelope(2, withoutMemo, spelling)))).toBe(

@@ -43,7 +43,12 @@ async function open(
   settings: { commitment?: 'confirmed' | 'finalized'; urls?: string[]; now?: () => Date } = {},
 ): Promise<SolanaNetwork> {
   const opened = await openSolanaNetworks(log, {
-    ...{ key, timeoutMs: limitMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now, ...settings },
+    key,
+    timeoutMs: limitMs(5_000),
+    commitment: 'confirmed',
+    everyMs: 3_600_000,
+    now,
+    ...settings,
     urls: new Map([[solanaTest.network, settings.urls ?? urls]]),
   });
   stops.push(() => opened.stop());
@@ -158,7 +163,8 @@ test('one that a block has is found also when it could not be included any more,
   chain.timeSeconds = included.payment.validUntilSeconds + 1_000;
   expect(await network.find(included.payment, included.transaction)).toMatchObject({ state: 'included' });
   expect(await network.find(failed.payment, failed.transaction)).toMatchObject({
-    ...{ state: 'impossible', reason: 'invalid_transaction_state' },
+    state: 'impossible',
+    reason: 'invalid_transaction_state',
   });
 });
 

@@ -1,4 +1,4 @@
-// eslint-disable-next-line no-restricted-imports -- ours give connections minutes, and what is between a server and a client may give them less
+// eslint-disable-next-line no-restricted-imports -- our servers keep connections for minutes, a proxy may not
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { messageBytesMax } from '@granary/shared/grpc/message-size';
 import { muxDefinition } from '@granary/shared/mux/protocol';

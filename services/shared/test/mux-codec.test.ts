@@ -106,10 +106,38 @@ test('payloads are views of what came', () => {
 
 test('fields of a later release are passed over', () => {
   const later = [
-    ...[0x78, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], // field 15: the largest number of 64 bits
-    ...[0x92, 0x06, 0x02, 0x61, 0x62], // field 98: two bytes
-    ...[0x99, 0x06, 1, 2, 3, 4, 5, 6, 7, 8], // field 99: eight bytes of fixed length
-    ...[0xa5, 0x06, 1, 2, 3, 4], // field 100: four
+    0x78,
+    0xff,
+    0xff,
+    0xff,
+    0xff,
+    0xff,
+    0xff,
+    0xff,
+    0xff,
+    0xff,
+    0x01, // field 15: the largest number of 64 bits
+    0x92,
+    0x06,
+    0x02,
+    0x61,
+    0x62, // field 98: two bytes
+    0x99,
+    0x06,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8, // field 99: eight bytes of fixed length
+    0xa5,
+    0x06,
+    1,
+    2,
+    3,
+    4, // field 100: four
   ];
   const known = { calls: [], cancelled: [7], frames: [], goingAway: true };
   expect(decodeBatch(Buffer.concat([Buffer.from(later), requestSerialize(known), Buffer.from(later)]))).toEqual(known);

@@ -8,7 +8,12 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 
 const mountArguments = (sizeBytes: number, directory: string) => [
-  ...['-t', 'tmpfs', '-o', `size=${sizeBytes},mode=755`, 'tmpfs', directory],
+  '-t',
+  'tmpfs',
+  '-o',
+  `size=${sizeBytes},mode=755`,
+  'tmpfs',
+  directory,
 ];
 
 /** Why no small disk can be had here; undefined where one can. Only root may mount. */

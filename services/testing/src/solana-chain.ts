@@ -167,8 +167,12 @@ interface Call {
 }
 
 const mintAccount = {
-  ...{ data: [mintData().toString('base64'), 'base64'], owner: tokenProgramAddress, space: 82 },
-  ...{ executable: false, lamports: 1, rentEpoch: 0 },
+  data: [mintData().toString('base64'), 'base64'],
+  owner: tokenProgramAddress,
+  space: 82,
+  executable: false,
+  lamports: 1,
+  rentEpoch: 0,
 };
 
 /** The account with the tokens of an owner, as the official library finds it. */

@@ -58,7 +58,12 @@ export interface SolanaTerms {
 export function solanaRequirement(version: 1 | 2, { payTo, amount = '10000', extra }: SolanaTerms) {
   const { network, name, mint } = solanaTest;
   return {
-    ...{ scheme: 'exact', network: version === 1 ? name : network, asset: mint, payTo, maxTimeoutSeconds: 60, extra },
+    scheme: 'exact',
+    network: version === 1 ? name : network,
+    asset: mint,
+    payTo,
+    maxTimeoutSeconds: 60,
+    extra,
     ...(version === 1
       ? { maxAmountRequired: amount, resource: 'http://127.0.0.1/x', description: '', mimeType: 'application/json' }
       : { amount }),

@@ -25,16 +25,12 @@ function chainIdOf(network: string): number {
 /** What is signed, see EIP-712 and EIP-3009. */
 export const transferTypes = {
   TransferWithAuthorization: [
-    ...[
-      { name: 'from', type: 'address' },
-      { name: 'to', type: 'address' },
-      { name: 'value', type: 'uint256' },
-    ],
-    ...[
-      { name: 'validAfter', type: 'uint256' },
-      { name: 'validBefore', type: 'uint256' },
-      { name: 'nonce', type: 'bytes32' },
-    ],
+    { name: 'from', type: 'address' },
+    { name: 'to', type: 'address' },
+    { name: 'value', type: 'uint256' },
+    { name: 'validAfter', type: 'uint256' },
+    { name: 'validBefore', type: 'uint256' },
+    { name: 'nonce', type: 'bytes32' },
   ],
 };
 
@@ -46,14 +42,20 @@ export async function newPayer(): Promise<PrivateKeyAccount> {
 export async function authorize(payer: PrivateKeyAccount, requirement: Requirement, changes: object = {}) {
   const nowSeconds = Math.floor(Date.now() / 1_000);
   const authorization = {
-    ...{ from: payer.address, to: requirement.payTo, value: requirement.amount ?? requirement.maxAmountRequired! },
-    ...{ validAfter: '0', validBefore: String(nowSeconds + requirement.maxTimeoutSeconds) },
-    ...{ nonce: `0x${randomBytes(32).toString('hex')}`, ...changes },
+    from: payer.address,
+    to: requirement.payTo,
+    value: requirement.amount ?? requirement.maxAmountRequired!,
+    validAfter: '0',
+    validBefore: String(nowSeconds + requirement.maxTimeoutSeconds),
+    nonce: `0x${randomBytes(32).toString('hex')}`,
+    ...changes,
   };
   const { name, version } = requirement.extra;
   const signature = await payer.signTypedData({
     domain: {
-      ...{ name, version, chainId: chainIdOf(requirement.network) },
+      name,
+      version,
+      chainId: chainIdOf(requirement.network),
       verifyingContract: requirement.asset as `0x${string}`,
     },
     types: transferTypes,
@@ -73,7 +75,9 @@ export async function version1(
   { withQuote = true, changes = {} } = {},
 ) {
   return {
-    ...{ x402Version: 1, scheme: 'exact', network: requirement.network },
+    x402Version: 1,
+    scheme: 'exact',
+    network: requirement.network,
     payload: await authorize(payer, requirement, changes),
     ...(withQuote && { quoteId: requirement.extra.quoteId }),
   };

@@ -65,6 +65,10 @@ function pricesOf(price: IndexPrice | undefined, fields: readonly string[]): Rea
   const model = price!.pricingModel === 'per_kb' ? ('per_kb' as const) : ('per_access' as const);
   const appSharePpm = appShareOf(price);
   return fields.map((field) => ({
-    ...{ field, path: field === '*' ? [] : field.split('.'), model, amountUtia, appSharePpm },
+    field,
+    path: field === '*' ? [] : field.split('.'),
+    model,
+    amountUtia,
+    appSharePpm,
   }));
 }

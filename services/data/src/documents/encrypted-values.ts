@@ -20,8 +20,10 @@ export interface EncryptedValues {
   replacements: readonly Replacement[];
   /** The blind indexes of the values, as members that the stored text has. */
   terms: readonly Default[];
-  /** The values that were stored before and come again, decrypted: of a document that a merge patch leaves as it is there. Those
-   * of an earlier key are encrypted by the latest one. */
+  /**
+   * The values that were stored before and come again, decrypted, because a merge patch leaves them as they are. Values
+   * of an earlier key are encrypted by the latest one.
+   */
   decrypted: ReadonlyMap<string, Buffer>;
   /** Bytes by which the text that was read is longer than the document is without encryption. */
   addedBytes: number;

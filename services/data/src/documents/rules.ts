@@ -17,7 +17,11 @@ export interface DocumentRules {
 }
 
 const noRules: DocumentRules = {
-  ...{ watch: compileWatch([]), keys: [], uniques: [], searches: [], fields: [] },
+  watch: compileWatch([]),
+  keys: [],
+  uniques: [],
+  searches: [],
+  fields: [],
   encrypted: [],
 };
 const compiled = new WeakMap<CollectionRef, DocumentRules>();

@@ -33,7 +33,8 @@ const listFields = new Set(
 
 /**
  * Answers `POST /list` from the body as it came:
- * `{root: "app::collection or view", find, select, limit, offset, sortBy, sortDirection, sort, include_history, count, cursor}`.
+ * `{root: "app::collection or view", find, select, limit, offset, sortBy, sortDirection, sort, include_history, count,
+ * cursor}`.
  * Latest versions, soft-deleted ones too. Throws FORBIDDEN for another app's root, COLLECTION_NOT_FOUND,
  * MALFORMED_JSON, INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED.
  */

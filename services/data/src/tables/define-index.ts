@@ -169,8 +169,13 @@ export async function addSchemaIndexes(
     if (!rule.index && !rule.unique) continue;
     const name = schemaIndexName(table.name, fieldName);
     const definition = {
-      ...{ name, fieldName, fields: [fieldName], type: 'btree' },
-      ...{ unique: rule.unique, language: null, prices: noPrices },
+      name,
+      fieldName,
+      fields: [fieldName],
+      type: 'btree',
+      unique: rule.unique,
+      language: null,
+      prices: noPrices,
     };
     const same = existing?.indexes.find((index) => index.name === name);
     if (same && (same.fields.join() !== fieldName || (rule.unique && !same.unique))) {

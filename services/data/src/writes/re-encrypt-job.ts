@@ -93,7 +93,11 @@ const nothing = Buffer.from('{}');
 
 /** A merge patch of nothing, on the version that was found. */
 const rewriteOf = ({ name: collection }: CollectionRef, { id, version }: Row): DocumentChange => ({
-  ...{ collection, id, kind: 'merge', body: nothing, path: '' },
+  collection,
+  id,
+  kind: 'merge',
+  body: nothing,
+  path: '',
   ifMatch: { any: false, numbers: [version] },
 });
 

@@ -20,9 +20,17 @@ const readings = {
   textLists: ['CIDR', 'inCountry'],
 };
 const spellings: Record<string, string[]> = {
-  ...{ is: ['$eq', '$is'], isNot: ['$ne', '$isNot'], in: ['$in'], notIn: ['$nin', '$notIn'] },
-  ...{ '>': ['$gt', '$greaterThan'], '>=': ['$gte'], '<': ['$lt'], '<=': ['$lte', '$lessThanOrEqual'] },
-  ...{ between: ['$between'], contains: ['$contains', '$includes'], regExpMatches: ['$regex', '$regExpMatches'] },
+  is: ['$eq', '$is'],
+  isNot: ['$ne', '$isNot'],
+  in: ['$in'],
+  notIn: ['$nin', '$notIn'],
+  '>': ['$gt', '$greaterThan'],
+  '>=': ['$gte'],
+  '<': ['$lt'],
+  '<=': ['$lte', '$lessThanOrEqual'],
+  between: ['$between'],
+  contains: ['$contains', '$includes'],
+  regExpMatches: ['$regex', '$regExpMatches'],
 };
 
 /** Filters as parameters of a URL over some fields; those in `texts` are read as text only. */

@@ -35,7 +35,10 @@ export function startDeductions(options: DeductionSigning & { everyMs: number })
   const { pool, log, everyMs } = options;
   const shortage = { isShort: false };
   const task = startScheduledTask({
-    ...{ pool, log, name: 'deductions', everyMs },
+    pool,
+    log,
+    name: 'deductions',
+    everyMs,
     run: async (stopping) => {
       while (!stopping.aborted) {
         const step = await advanceDeductions(options, shortage);

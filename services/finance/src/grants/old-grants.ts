@@ -12,7 +12,10 @@ const rowsMax = 500;
 /** Removes what is over for long, in one process of the service at a time. */
 export const startRemovingOldGrants = (pool: Pool, log: Logger): { stop(): Promise<void> } =>
   startScheduledTask({
-    ...{ pool, log, name: 'old grants', everyMs },
+    pool,
+    log,
+    name: 'old grants',
+    everyMs,
     run: async (stopping) => {
       while (!stopping.aborted && (await removeOldGrants(pool)) >= rowsMax);
     },

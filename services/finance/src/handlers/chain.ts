@@ -40,7 +40,10 @@ export function chainHandlers(
       const isIncluded = found.state === 'included';
       const { code, codespace, transfers } = isIncluded ? found : { code: 0, codespace: '', transfers: [] };
       return {
-        ...{ isIncluded, height: found.height.toString(), code, codespace },
+        isIncluded,
+        height: found.height.toString(),
+        code,
+        codespace,
         transfers: code === 0 ? transfers.map(transferMessage) : [],
       };
     },
@@ -54,7 +57,10 @@ export function chainHandlers(
       if (!account) return { exists: false, number: '0', sequence: '0', height: '0' };
       const { number, sequence, height } = account;
       return {
-        ...{ exists: true, number: number.toString(), sequence: sequence.toString(), height: height.toString() },
+        exists: true,
+        number: number.toString(),
+        sequence: sequence.toString(),
+        height: height.toString(),
         ...(balance !== undefined && { balance: balance.toString() }),
       };
     },
@@ -62,7 +68,11 @@ export function chainHandlers(
 }
 
 const transferMessage = ({ sender, recipient, amount, memo, at }: ChainTransfer): IncludedTransfer => ({
-  ...{ sender, recipient, amount: amount.toString(), memo, atMs: at.getTime().toString() },
+  sender,
+  recipient,
+  amount: amount.toString(),
+  memo,
+  atMs: at.getTime().toString(),
 });
 
 const states = { accepted: 'ACCEPTED', known: 'KNOWN', later: 'LATER', refused: 'REFUSED' } as const;

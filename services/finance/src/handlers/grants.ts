@@ -31,7 +31,9 @@ export function grantHandlers(
   return {
     createGrant: async ({ address, limitUtia, allowedApps, expiresAt, recipient, idempotency }) => {
       const asked = {
-        ...{ address, limitUtia: parseUtia(limitUtia), allowedApps },
+        address,
+        limitUtia: parseUtia(limitUtia),
+        allowedApps,
         ...(expiresAt !== undefined && { expiresAt: dateOf(expiresAt) }),
       };
       const onChain = await chainGrantOf(options, address, recipient);
@@ -72,8 +74,11 @@ export function deductionHandlers({
     findDeduction: async ({ deductionId }) => {
       const found = await findDeduction(pool, deductionId);
       return {
-        ...{ state: found?.state ?? '', hash: found?.hash ?? '', height: (found?.height ?? 0n).toString() },
-        ...{ reason: found?.reason ?? '', atMs: String(found?.updatedAt.getTime() ?? 0) },
+        state: found?.state ?? '',
+        hash: found?.hash ?? '',
+        height: (found?.height ?? 0n).toString(),
+        reason: found?.reason ?? '',
+        atMs: String(found?.updatedAt.getTime() ?? 0),
       };
     },
   };
@@ -87,8 +92,13 @@ function dateOf(text: string): Date {
 
 const toMessage = (grant: Grant, grantee: string): GrantMessage =>
   message<GrantMessage>({
-    ...{ grantId: grant.id, address: grant.address, grantee, allowedApps: grant.allowedApps ?? [] },
-    ...{ limitUtia: grant.limitUtia.toString(), spentUtia: grant.spentUtia.toString() },
-    ...{ expiresAt: grant.expiresAt.toISOString(), createdAt: grant.createdAt.toISOString() },
+    grantId: grant.id,
+    address: grant.address,
+    grantee,
+    allowedApps: grant.allowedApps ?? [],
+    limitUtia: grant.limitUtia.toString(),
+    spentUtia: grant.spentUtia.toString(),
+    expiresAt: grant.expiresAt.toISOString(),
+    createdAt: grant.createdAt.toISOString(),
     revokedAt: grant.revokedAt?.toISOString(),
   });

@@ -77,7 +77,11 @@ export function ledgerHandlers({
       });
       return {
         holds: holds.map(({ id, kind, amount, ref, expiresAt }) => ({
-          ...{ id, kind, amount: amount.toString(), ref, expiresAtMs: String(expiresAt.getTime()) },
+          id,
+          kind,
+          amount: amount.toString(),
+          ref,
+          expiresAtMs: String(expiresAt.getTime()),
         })),
       };
     },

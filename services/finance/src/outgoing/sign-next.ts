@@ -87,12 +87,24 @@ async function sign(
   const fee = { amount: feeOf(gas, gasPrice), gas };
   const timeoutHeight = height + BigInt(timeoutBlocks);
   const { bytes, hash } = await signTransfer(keys, key, {
-    ...{ chainId: chain.id, accountNumber, sequence, sender, outputs: outputs as [Output, ...Output[]], denom },
-    ...{ memo: '', fee, timeoutHeight },
+    chainId: chain.id,
+    accountNumber,
+    sequence,
+    sender,
+    outputs: outputs as [Output, ...Output[]],
+    denom,
+    memo: '',
+    fee,
+    timeoutHeight,
   });
   const number = await insertSigned(tx, {
-    ...{ sender, sequence, hash, bytes, timeoutHeight },
-    ...{ signedHeight: height, fee: fee.amount },
+    sender,
+    sequence,
+    hash,
+    bytes,
+    timeoutHeight,
+    signedHeight: height,
+    fee: fee.amount,
   });
   await draft.stored(tx, number, hash);
 }

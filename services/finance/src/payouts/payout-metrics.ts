@@ -34,7 +34,10 @@ async function readFigures(db: Pool): Promise<PayoutFigures> {
 /** Shows at each scrape how payouts are; returns how to end that. */
 export function observePayouts(pool: Pool): () => void {
   const gauge = (name: string, help: string, labels: string[] = []) => ({
-    ...{ name, help, labels, type: 'gauge' as const },
+    name,
+    help,
+    labels,
+    type: 'gauge' as const,
   });
   return addSource({
     families: [

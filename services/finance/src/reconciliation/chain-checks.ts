@@ -127,7 +127,10 @@ function checkDeductions(
 async function differencesIn(db: Queryable, kind: Difference['kind'], statement: Sql): Promise<Difference[]> {
   const found = await rows<{ subject: string; expected: string; found: string }>(db, statement);
   return found.map((each) => ({
-    ...{ kind, subject: each.subject, expected: BigInt(each.expected), found: BigInt(each.found) },
+    kind,
+    subject: each.subject,
+    expected: BigInt(each.expected),
+    found: BigInt(each.found),
   }));
 }
 

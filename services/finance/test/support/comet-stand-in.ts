@@ -80,7 +80,9 @@ async function startOne(pool: Pool, node: SimulatedNode, sent: Map<string, Buffe
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
-    ...{ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, faults, calls },
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    faults,
+    calls,
     freeze: async () => {
       frozen = await look(pool, node);
     },
@@ -297,7 +299,11 @@ class CometMethods {
       sql`select hash, sender, recipient, amount, at from simulated_transfer where height = ${height} order by number`,
     );
     return found.map(({ hash, code }, index) => ({
-      ...{ hash, code, index, height, bytes: this.sent.get(hash) },
+      hash,
+      code,
+      index,
+      height,
+      bytes: this.sent.get(hash),
       transfers: transfers.filter((each) => each.hash === hash),
     }));
   }

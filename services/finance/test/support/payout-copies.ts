@@ -20,7 +20,10 @@ export const gasPrice = 0.004;
 
 /** A chain whose blocks are produced by the test. */
 export const manualChain: SimulatedChainSettings = {
-  ...{ ...reliableChain, prefix, denom: 'utia', gasPrice },
+  ...reliableChain,
+  prefix,
+  denom: 'utia',
+  gasPrice,
   blockMs: 0,
 };
 

@@ -115,7 +115,11 @@ export const batchRoutes = [
       const ticketId = newTicket('c', BigInt(appNumber));
       const { results, replayed } = await clients.data.batch(
         {
-          ...{ appId, appNumber, ticketId, body, idempotency: idempotency(request, body) },
+          appId,
+          appNumber,
+          ticketId,
+          body,
+          idempotency: idempotency(request, body),
           isPaid: hasPermission(caller, 'Admin'),
           mayReadPrivate: hasPermission(caller, 'Read'),
         },

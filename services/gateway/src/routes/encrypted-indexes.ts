@@ -74,7 +74,10 @@ export async function payForIndex(
 }
 
 const pricedOf = (request: RouteRequest<string, AppCaller>, field: IndexedField): PricedRequest<AppCaller> => ({
-  ...{ request, appId: request.caller.appId, kind: 'index', requestHash: requestHashOf(field) },
+  request,
+  appId: request.caller.appId,
+  kind: 'index',
+  requestHash: requestHashOf(field),
 });
 
 /** Whether a payment pays by a quote for that field, or has paid. */

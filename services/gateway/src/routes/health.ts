@@ -29,8 +29,21 @@ const healthSchema = z
 const aliveSchema = z.object({ status: z.string().describe('In one word') });
 
 const features = [
-  ...['collections', 'schemas', 'documents', 'history', 'list', 'indexes', 'views', 'queries'],
-  ...['blobs', 'tasks', 'wallet', 'payouts', 'retention', 'skills', 'idempotency'],
+  'collections',
+  'schemas',
+  'documents',
+  'history',
+  'list',
+  'indexes',
+  'views',
+  'queries',
+  'blobs',
+  'tasks',
+  'wallet',
+  'payouts',
+  'retention',
+  'skills',
+  'idempotency',
 ];
 
 const links = { docs: '/docs', openapi: '/openapi.json' };

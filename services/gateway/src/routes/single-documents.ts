@@ -233,7 +233,8 @@ async function change(
 
 /** What the price of writing the body of a request depends on. */
 const priceOf = ({ path: { collection }, body }: RouteRequest<'collection', AppCaller, unknown, Buffer>) => ({
-  ...{ collection, body },
+  collection,
+  body,
   sizeBytes: '0',
 });
 

@@ -9,7 +9,12 @@ import type { GatewayContext } from '../pipeline/gateway-context';
 import { exampleTicket, exampleTime, objectSchema, timeSchema } from '../validation/schemas';
 
 const statuses = [
-  ...['Pending', 'PaymentBroadcast', 'PaymentConfirming', 'PaymentConfirmed', 'StoringData', 'Completed'],
+  'Pending',
+  'PaymentBroadcast',
+  'PaymentConfirming',
+  'PaymentConfirmed',
+  'StoringData',
+  'Completed',
 ] as const;
 
 const taskSchema = z
@@ -88,7 +93,11 @@ function paymentJson({ ticketId, status, appId, createdAt, updatedAt, payer, err
 }
 
 const progressOf: Readonly<Record<string, number>> = {
-  ...{ Pending: 0, PaymentBroadcast: 0.25, PaymentConfirming: 0.5, PaymentConfirmed: 0.75, StoringData: 0.9 },
+  Pending: 0,
+  PaymentBroadcast: 0.25,
+  PaymentConfirming: 0.5,
+  PaymentConfirmed: 0.75,
+  StoringData: 0.9,
 };
 
 async function getTask({ clients }: GatewayContext, { path, call }: RouteRequest<'ticket_id'>): Promise<Answer> {

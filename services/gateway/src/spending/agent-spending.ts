@@ -92,7 +92,9 @@ export class AgentSpending {
       const batcher = new Batcher<Spend, ReservedSpend>({
         run: (spends) => this.reserveAll(spends),
         sizeOf: () => 1,
-        ...{ maxSize: sharedMax, maxWaiting: waitingMax, refusal: overloaded },
+        maxSize: sharedMax,
+        maxWaiting: waitingMax,
+        refusal: overloaded,
       });
       this.flows.set(name, (flow = { batcher, users: 0 }));
     }

@@ -6,8 +6,16 @@ import { priceConfigSchema, priceJson } from './index-prices';
 import { exampleTime, fieldPathSchema, indexNameSchema, nameSchema, timeSchema } from './schemas';
 
 const indexTypes = [
-  ...['btree', 'hash', 'fulltext', 'composite', 'price', 'encrypted'],
-  ...['string', 'number', 'boolean', 'date'],
+  'btree',
+  'hash',
+  'fulltext',
+  'composite',
+  'price',
+  'encrypted',
+  'string',
+  'number',
+  'boolean',
+  'date',
 ] as const;
 
 export const exampleIndex = {

@@ -17,9 +17,13 @@ export interface BrokerPlace {
 
 /** A small heap and a quick start: brokers run for a test run or a day of development. */
 export const jvmOptions = [
-  ...['-Xms192m', '-Xmx192m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'],
+  '-Xms192m',
+  '-Xmx192m',
+  '-XX:+UseSerialGC',
+  '-XX:TieredStopAtLevel=1',
   // Silences the JVM about an archive that does not match, and about one being written.
-  ...['-Xlog:cds=off', '-Xlog:cds+dynamic=off'],
+  '-Xlog:cds=off',
+  '-Xlog:cds+dynamic=off',
 ];
 
 /**

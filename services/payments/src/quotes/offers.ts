@@ -177,7 +177,8 @@ function* shorterAndShorter({ resource, description, error }: HeaderTexts): Gene
   const shortened = (text: string) => (text.length <= textLengthMax ? text : `${text.slice(0, textLengthMax)}…`);
   yield {
     resource: withoutQuery.length <= textLengthMax ? withoutQuery : origin,
-    ...{ description: shortened(description), error: shortened(error) },
+    description: shortened(description),
+    error: shortened(error),
   };
 }
 

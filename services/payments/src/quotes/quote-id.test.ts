@@ -4,8 +4,12 @@ import { makeQuoteId, readQuoteId, type QuoteBinding } from './quote-id';
 
 const key = randomBytes(32);
 const binding: QuoteBinding = {
-  ...{ appId: 'films', requestHash: Buffer.alloc(32) },
-  ...{ network: 'cosmos:celestia', asset: 'utia', payTo: 'celestia1x', rateRevision: 0 },
+  appId: 'films',
+  requestHash: Buffer.alloc(32),
+  network: 'cosmos:celestia',
+  asset: 'utia',
+  payTo: 'celestia1x',
+  rateRevision: 0,
 };
 const terms = { expiresAtSeconds: 2_000_000_000, amountUtia: 250_000n, appSharePpm: 800_000 };
 

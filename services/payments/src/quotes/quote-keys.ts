@@ -76,6 +76,9 @@ export async function rotateQuoteKeys(pool: Pool): Promise<void> {
 /** Does that in one process of the service at a time. */
 export const startQuoteKeyRotation = (pool: Pool, log: Logger): { stop(): Promise<void> } =>
   startScheduledTask({
-    ...{ pool, log, name: 'quote keys', everyMs: rotateEveryMs },
+    pool,
+    log,
+    name: 'quote keys',
+    everyMs: rotateEveryMs,
     run: () => rotateQuoteKeys(pool),
   });

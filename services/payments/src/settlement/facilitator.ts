@@ -104,7 +104,11 @@ const success = (claim: Claim): Result => ({
 });
 
 const failure = (errorReason: string, errorMessage: string, network: string, payer?: string) => ({
-  ...{ success: false as const, errorReason, errorMessage, transaction: '', network },
+  success: false as const,
+  errorReason,
+  errorMessage,
+  transaction: '',
+  network,
   ...(payer !== undefined && { payer }),
 });
 
@@ -130,9 +134,16 @@ async function purchaseOf(
     }
     const { request, quoteId, terms } = offer;
     return {
-      ...{ appId: request.appId, requestHash: request.requestHash, quoteId, fingerprint, identifier: null },
-      ...{ amountUtia: terms.amountUtia, appSharePpm: terms.appSharePpm },
-      ...{ network, asset: offer.method.asset, amount },
+      appId: request.appId,
+      requestHash: request.requestHash,
+      quoteId,
+      fingerprint,
+      identifier: null,
+      amountUtia: terms.amountUtia,
+      appSharePpm: terms.appSharePpm,
+      network,
+      asset: offer.method.asset,
+      amount,
     };
   }
   if (settles !== 'open' || !maySettleOthers) {

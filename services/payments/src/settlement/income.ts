@@ -72,9 +72,16 @@ function legsOf(claim: Claim, kinds: readonly Leg[]): Command[] {
   return legs
     .filter(([kind, , , units]) => units > 0n && kinds.includes(kind))
     .map(([kind, debitAccount, creditAccount, units]) => ({
-      ...{ id: transferId(createdAt, kind, id), kind, action: 'transfer' as const },
+      id: transferId(createdAt, kind, id),
+      kind,
+      action: 'transfer' as const,
       transfer: {
-        ...{ debitAccount, creditAccount, amount: units.toString(), ref: id, atMost: false, expiresAtMs: '0' },
+        debitAccount,
+        creditAccount,
+        amount: units.toString(),
+        ref: id,
+        atMost: false,
+        expiresAtMs: '0',
       },
     }));
 }

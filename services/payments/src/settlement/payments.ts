@@ -109,8 +109,12 @@ export class RequestPayments {
     if (!claim) throw notFound('TASK_NOT_FOUND', 'There is no such task');
     const { appId, payer, createdAt, updatedAt, refusedBecause } = claim;
     return message<PaymentState>({
-      ...{ ticketId, status: statusOf(claim), appId: appId ?? '', payer },
-      ...{ createdAt: createdAt.toISOString(), updatedAt: updatedAt.toISOString() },
+      ticketId,
+      status: statusOf(claim),
+      appId: appId ?? '',
+      payer,
+      createdAt: createdAt.toISOString(),
+      updatedAt: updatedAt.toISOString(),
       error: statusOf(claim) === 'Failed' ? `The payment was refused: ${refusedBecause!}` : undefined,
       payment: isMoved(claim) ? settledPayment(claim) : undefined,
     });
@@ -308,7 +312,11 @@ function settledPayment(claim: Claim): SettledPayment {
   const { network, payer, amount, blockHeight } = claim;
   const at = claim.settledAt ?? claim.includedAt;
   return {
-    ...{ network, transaction: transferHashOf(claim), payer, amount: amount.toString() },
-    ...{ blockHeight: (blockHeight ?? 0n).toString(), confirmedAt: at!.toISOString() },
+    network,
+    transaction: transferHashOf(claim),
+    payer,
+    amount: amount.toString(),
+    blockHeight: (blockHeight ?? 0n).toString(),
+    confirmedAt: at!.toISOString(),
   };
 }

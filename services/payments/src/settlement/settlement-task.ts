@@ -34,26 +34,38 @@ export function startSettlementTasks(options: SettlementTaskOptions): { stop(): 
   const crediting = startCrediting(options);
   const tasks = [
     startScheduledTask({
-      ...{ pool, log, name: 'unfinished settlements', everyMs },
+      pool,
+      log,
+      name: 'unfinished settlements',
+      everyMs,
       run: async (stopping) => {
         while (!stopping.aborted && (await settler.resume(claimsMax, resumeMs)) === claimsMax);
       },
     }),
     startScheduledTask({
-      ...{ pool, log, name: 'settlements of removed networks', everyMs: warnEveryMs },
+      pool,
+      log,
+      name: 'settlements of removed networks',
+      everyMs: warnEveryMs,
       run: async () => {
         const stranded = await strandedPayments();
         if (stranded !== '') log.warn({ stranded }, 'payments on networks that are not configured are not settled');
       },
     }),
     startScheduledTask({
-      ...{ pool, log, name: 'income', everyMs },
+      pool,
+      log,
+      name: 'income',
+      everyMs,
       run: async (stopping) => {
         while (!stopping.aborted && (await creditIncome(options)) > 0);
       },
     }),
     startScheduledTask({
-      ...{ pool, log, name: 'old claims', everyMs: forgetEveryMs },
+      pool,
+      log,
+      name: 'old claims',
+      everyMs: forgetEveryMs,
       run: async (stopping) => {
         while (!stopping.aborted && (await claims.forgetRefused(claimsMax)) === claimsMax);
         while (!stopping.aborted && (await claims.forget(claimsMax)) === claimsMax);

@@ -49,11 +49,20 @@ export function startSettlement(options: SettlementOptions): Settlement {
   const settler = new Settler({ claims, networks, log, now, onSettled: () => settled.notify() });
   const stranded = () => strandedPayments({ claims, networks, areKnown });
   const shared = {
-    ...{ presented: { offers, verifier }, claims, settler },
-    ...{ X402_SETTLE_WAIT_MS: config.X402_SETTLE_WAIT_MS, now },
+    presented: { offers, verifier },
+    claims,
+    settler,
+    X402_SETTLE_WAIT_MS: config.X402_SETTLE_WAIT_MS,
+    now,
   };
   const tasks = startSettlementTasks({
-    ...{ pool, log, claims, settler, ledger, everyMs, settled },
+    pool,
+    log,
+    claims,
+    settler,
+    ledger,
+    everyMs,
+    settled,
     strandedPayments: stranded,
   });
   return {

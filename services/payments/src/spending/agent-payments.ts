@@ -148,9 +148,16 @@ export class AgentPayments {
     return accounts
       .filter(([kind]) => legs[kind] > 0n && (hasAllowance || kind !== 'allowance_spend'))
       .map(([kind, debitAccount, creditAccount]) => ({
-        ...{ id: transferId(at, kind, paymentId), kind, action: 'hold' as const },
+        id: transferId(at, kind, paymentId),
+        kind,
+        action: 'hold' as const,
         hold: {
-          ...{ debitAccount, creditAccount, amount: legs[kind].toString(), ref, atMost: false, expiresAtMs },
+          debitAccount,
+          creditAccount,
+          amount: legs[kind].toString(),
+          ref,
+          atMost: false,
+          expiresAtMs,
         },
       }));
   }
@@ -166,10 +173,15 @@ export class AgentPayments {
   private async creditAllowance(keyId: string, allowance: bigint, call: Call): Promise<true> {
     const credit: Command = {
       // The time of the cause is not known here, and must be the same each time.
-      ...{ id: transferId(new Date(0), 'allowance', keyId), kind: 'allowance', action: 'transfer' },
+      id: transferId(new Date(0), 'allowance', keyId),
+      kind: 'allowance',
       transfer: {
-        ...{ debitAccount: issued, creditAccount: allowanceOf(keyId), amount: allowance.toString() },
-        ...{ ref: keyId, atMost: false, expiresAtMs: '0' },
+        debitAccount: issued,
+        creditAccount: allowanceOf(keyId),
+        amount: allowance.toString(),
+        ref: keyId,
+        atMost: false,
+        expiresAtMs: '0',
       },
     };
     const results = await this.apply([credit], call);

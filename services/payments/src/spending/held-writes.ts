@@ -41,7 +41,10 @@ export function startResolvingWrites(options: HeldWritesOptions & { pool: Pool; 
 } {
   const { pool, log, everyMs } = options;
   return startScheduledTask({
-    ...{ pool, log, name: 'writes of unknown outcome', everyMs },
+    pool,
+    log,
+    name: 'writes of unknown outcome',
+    everyMs,
     run: (stopping) =>
       resolveWrites(options, stopping).catch((error: unknown) => {
         if (!isUnavailable(error)) throw error;

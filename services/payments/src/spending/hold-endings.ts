@@ -5,9 +5,13 @@ import { transferId } from '@granary/shared/money/transfer-id';
 // a hold.
 
 export const postOf = (kind: string, holdId: string, at: Date, amount: bigint): Command => ({
-  ...{ id: transferId(at, 'post', holdId), kind, action: 'post', post: { holdId, amount: amount.toString() } },
+  id: transferId(at, 'post', holdId),
+  kind,
+  post: { holdId, amount: amount.toString() },
 });
 
 export const voidOf = (kind: string, holdId: string, at: Date): Command => ({
-  ...{ id: transferId(at, 'void', holdId), kind, action: 'void', void: { holdId } },
+  id: transferId(at, 'void', holdId),
+  kind,
+  void: { holdId },
 });

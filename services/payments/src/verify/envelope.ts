@@ -75,7 +75,10 @@ export function readExactPayment({ payment, requirement, version: stated }: Enve
   return {
     version,
     requirement: {
-      ...{ network, amount, asset: required.text('asset'), payTo: required.text('payTo') },
+      network,
+      amount,
+      asset: required.text('asset'),
+      payTo: required.text('payTo'),
       maxTimeoutSeconds: required.count('maxTimeoutSeconds', timeoutSecondsMax),
       extra: required.optionalObject('extra'),
     },

@@ -126,8 +126,11 @@ export function copyOf(
   const offers: OfferSettings = { keys: quoteKeys, rates, networks, methods, APP_SHARE_PERCENT: 80, now };
   const settler = new Settler({ claims, networks, log, now: clock });
   const payments = new RequestPayments({
-    ...{ presented: { offers, verifier: by }, claims, settler, X402_SETTLE_WAIT_MS: waitMs },
-    ...{ now },
+    presented: { offers, verifier: by },
+    claims,
+    settler,
+    X402_SETTLE_WAIT_MS: waitMs,
+    now,
   });
   return { payments, settler, claims, offers };
 }

@@ -42,7 +42,15 @@ export const keys = {
 
 /** The places of accounts in a draft. */
 export const at = {
-  ...{ feePayer: 0, payer: 1, source: 2, destination: 3, computeBudget: 4, token: 5, mint: 6, memo: 7, lighthouse: 8 },
+  feePayer: 0,
+  payer: 1,
+  source: 2,
+  destination: 3,
+  computeBudget: 4,
+  token: 5,
+  mint: 6,
+  memo: 7,
+  lighthouse: 8,
 };
 
 export const bytesOf = (text: string): Buffer => Buffer.from(base58.decode(text));
@@ -83,8 +91,10 @@ export async function newDraft(): Promise<Draft> {
     tokenAccountOf(keys.payTo.address),
   ]);
   const others = [
-    ...['ComputeBudget111111111111111111111111111111', tokenProgramAddress],
-    ...[solanaTest.mint, 'MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr'],
+    'ComputeBudget111111111111111111111111111111',
+    tokenProgramAddress,
+    solanaTest.mint,
+    'MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr',
     'L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95',
   ].map(bytesOf);
   return {
@@ -117,13 +127,19 @@ function shortLength(length: number): Buffer {
 export function messageOf({ version, header, accounts, blockhash, instructions, lookups }: Draft): Buffer {
   const encoded = instructions.map(({ program, accounts: places, data }) =>
     Buffer.concat([
-      ...[Buffer.from([program]), shortLength(places.length), Buffer.from(places)],
-      ...[shortLength(data.length), data],
+      Buffer.from([program]),
+      shortLength(places.length),
+      Buffer.from(places),
+      shortLength(data.length),
+      data,
     ]),
   );
   return Buffer.concat([
     ...(version === undefined ? [] : [Buffer.from([0x80 | version])]),
-    ...[Buffer.from(header), counted(accounts), blockhash, counted(encoded)],
+    Buffer.from(header),
+    counted(accounts),
+    blockhash,
+    counted(encoded),
     ...(version === undefined ? [] : [lookups]),
   ]);
 }

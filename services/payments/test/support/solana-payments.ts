@@ -40,7 +40,11 @@ export async function openSolanaPlace(): Promise<SolanaPlace> {
   const payTo = keys.payTo.address;
   await chain.give(payTo, 0n);
   const opened = await openSolanaNetworks(log, {
-    ...{ key: feeKey, timeoutMs: limitMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now },
+    key: feeKey,
+    timeoutMs: limitMs(5_000),
+    commitment: 'confirmed',
+    everyMs: 3_600_000,
+    now,
     urls: new Map([[solanaTest.network, [await chain.serve()]]]),
   });
   const pool = await openPaymentsPool(10);

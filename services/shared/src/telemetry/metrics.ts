@@ -28,7 +28,7 @@ export interface Source {
 
 /** Seconds, from the duration of a short read to the longest that a request may take. */
 export const durationBuckets = [
-  ...[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+  0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ] as const;
 
 const recorded = new Map<string, { family: Family; type: string; lines: Lines }>();

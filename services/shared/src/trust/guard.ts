@@ -10,8 +10,16 @@ import { clockSkewMs, readToken, tokenLifetimeMs, type Claims } from './token';
 export const callRefused = 'CALL_REFUSED';
 
 const refusals = [
-  ...['no token', 'malformed token', 'token for another service', 'unknown caller', 'wrong signature'],
-  ...['expired token', 'token from the future', 'token for another app', 'not allowed', 'no valid grant'],
+  'no token',
+  'malformed token',
+  'token for another service',
+  'unknown caller',
+  'wrong signature',
+  'expired token',
+  'token from the future',
+  'token for another app',
+  'not allowed',
+  'no valid grant',
 ] as const;
 
 /** Why a call was refused, for the log and the metrics; the caller learns only UNAUTHENTICATED or PERMISSION_DENIED. */

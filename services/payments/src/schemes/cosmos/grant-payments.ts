@@ -63,18 +63,19 @@ export class GrantPayments {
     const appId = requirement.extra.optionalText('app') ?? '';
     const { grantId, address } = grant;
     const proof: GrantProof = {
-      ...{
-        grantId,
-        deductionId: idFor(grantId, deductionId, quote.id),
-        amount: requirement.amount.toString(),
-        recipient: requirement.payTo,
-        appId,
-      },
+      grantId,
+      deductionId: idFor(grantId, deductionId, quote.id),
+      amount: requirement.amount.toString(),
+      recipient: requirement.payTo,
+      appId,
       operation: labelIn(payload, 'operation'),
       collection: labelIn(payload, 'collection'),
     };
     return {
-      ...{ payer: address, scope: this.network, key: `grant|${grantId}|${deductionId}`, proof },
+      payer: address,
+      scope: this.network,
+      key: `grant|${grantId}|${deductionId}`,
+      proof,
       validUntilSeconds: Math.floor(this.now().getTime() / 1_000) + keptSeconds,
       refusal: this.refusalOf(grant, appId, requirement.amount),
     };

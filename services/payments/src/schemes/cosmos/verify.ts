@@ -74,11 +74,16 @@ export class CosmosExact implements ExactVerifier {
       throw error;
     }
     const proof: CosmosProof = {
-      ...{ bytes: bytes.toString('base64'), sender, sequence: sequence.toString() },
+      bytes: bytes.toString('base64'),
+      sender,
+      sequence: sequence.toString(),
       timeoutHeight: timeoutHeight.toString(),
     };
     return {
-      ...{ payer: sender, scope: network.network, key: `${sender}|${sequence}`, proof },
+      payer: sender,
+      scope: network.network,
+      key: `${sender}|${sequence}`,
+      proof,
       validUntilSeconds: Number(nowSeconds) + keptSeconds,
     };
   }

@@ -28,7 +28,12 @@ export function authorizationDigest(domainSeparator: Buffer, authorization: Auth
   const { from, to, value, validAfter, validBefore, nonce } = authorization;
   const struct = keccak_256(
     Buffer.concat([
-      ...[transferType, addressWord(from), addressWord(to), word(value), word(validAfter), word(validBefore)],
+      transferType,
+      addressWord(from),
+      addressWord(to),
+      word(value),
+      word(validAfter),
+      word(validBefore),
       Buffer.from(nonce.slice(2), 'hex'),
     ]),
   );

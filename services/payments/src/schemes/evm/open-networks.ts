@@ -55,7 +55,9 @@ export async function openEvmNetworks(pool: Pool, log: Logger, settings: EvmSett
   const tasks = networks.map((network) => startTasks(network, pool, log, settings.everyMs));
   const checks = networks.map((network): [string, Check] => [network.id, () => Promise.resolve(network.health())]);
   return {
-    ...{ networks, address: key.address, checks: Object.fromEntries(checks) },
+    networks,
+    address: key.address,
+    checks: Object.fromEntries(checks),
     stop: async () => {
       await Promise.all(tasks.map((task) => task.stop()));
     },
@@ -80,8 +82,13 @@ async function openNetwork(
   );
   if (wrong.length > 0) throw new EvmNodeError(`EVM_RPC_URLS: ${wrong.join('; ')}`);
   const network = new EvmNetwork({
-    ...{ id, nodes: pooled, key, log, replaceAfterMs: settings.replaceAfterMs },
-    ...{ transactions: new Transactions(pool, id, key.address), depthBlocks: BigInt(settings.depthBlocks) },
+    id,
+    nodes: pooled,
+    key,
+    log,
+    replaceAfterMs: settings.replaceAfterMs,
+    transactions: new Transactions(pool, id, key.address),
+    depthBlocks: BigInt(settings.depthBlocks),
     maxFeePerGas: settings.maxFeeOn(id),
   });
   await network.watch();
@@ -114,7 +121,10 @@ async function warnOfShortWait(
 function startTasks(network: EvmNetwork, pool: Pool, log: Logger, everyMs: number): { stop(): Promise<void> } {
   const watch = watchNetwork(network, everyMs);
   const nonces = startScheduledTask({
-    ...{ pool, log, name: `nonces of ${network.id}`, everyMs },
+    pool,
+    log,
+    name: `nonces of ${network.id}`,
+    everyMs,
     run: () => network.keepNonces(),
   });
   return {

@@ -57,7 +57,11 @@ export function replaceTransaction(
   const replacing = higher(raised(maxFeePerGas), usual.maxFeePerGas);
   if (maxFeePerGas > usual.maxFeePerGas * feesMax || replacing > max) return undefined;
   return signTransaction(key, {
-    ...{ chainId, nonce, gasLimit, to, data },
+    chainId,
+    nonce,
+    gasLimit,
+    to,
+    data,
     maxFeePerGas: replacing,
     maxPriorityFeePerGas: lower(higher(raised(maxPriorityFeePerGas), usual.maxPriorityFeePerGas), replacing),
   });

@@ -74,8 +74,15 @@ export function transferCall({ from, to, value, validAfter, validBefore, nonce, 
   const signed = bytesOf(signature);
   return hexOf(
     contract.transferWithAuthorization.encodeInput({
-      ...{ from, to, value: BigInt(value), validAfter: BigInt(validAfter), validBefore: BigInt(validBefore) },
-      ...{ nonce: bytesOf(nonce), v: BigInt(signed[64]!), r: signed.subarray(0, 32), s: signed.subarray(32, 64) },
+      from,
+      to,
+      value: BigInt(value),
+      validAfter: BigInt(validAfter),
+      validBefore: BigInt(validBefore),
+      nonce: bytesOf(nonce),
+      v: BigInt(signed[64]!),
+      r: signed.subarray(0, 32),
+      s: signed.subarray(32, 64),
     }),
   );
 }

@@ -101,8 +101,12 @@ export interface EvmProof {
 }
 
 const proofOf = (asset: EvmAsset, authorization: Authorization, signature: Buffer): EvmProof => ({
-  ...{ network: asset.network, asset: asset.address, from: authorization.from, to: authorization.to },
-  ...{ value: authorization.value.toString(), nonce: authorization.nonce.toLowerCase() },
+  network: asset.network,
+  asset: asset.address,
+  from: authorization.from,
+  to: authorization.to,
+  value: authorization.value.toString(),
+  nonce: authorization.nonce.toLowerCase(),
   validAfter: authorization.validAfter.toString(),
   validBefore: authorization.validBefore.toString(),
   signature: `0x${signature.toString('hex')}`,
@@ -113,8 +117,12 @@ function readAuthorization(given: Members): Authorization {
   const nonce = given.text('nonce');
   if (!/^0x[0-9a-fA-F]{64}$/.test(nonce)) given.refuse('nonce', 'must be 0x and 64 hexadecimal digits');
   return {
-    ...{ from: address('from'), to: address('to'), value: given.amount('value') },
-    ...{ validAfter: given.whole('validAfter'), validBefore: given.whole('validBefore'), nonce },
+    from: address('from'),
+    to: address('to'),
+    value: given.amount('value'),
+    validAfter: given.whole('validAfter'),
+    validBefore: given.whole('validBefore'),
+    nonce,
   };
 }
 

@@ -120,9 +120,13 @@ function readTransfer(
     throw refusedTransaction('The accounts of the transfer must be writable');
   }
   return {
-    ...{ tokenProgram: program, source: accounts[source]!, mint: accounts[mint]! },
-    ...{ destination: accounts[destination]!, authority: accounts[authority]! },
-    ...{ amount: data.readBigUInt64LE(1), decimals: data[9]! },
+    tokenProgram: program,
+    source: accounts[source]!,
+    mint: accounts[mint]!,
+    destination: accounts[destination]!,
+    authority: accounts[authority]!,
+    amount: data.readBigUInt64LE(1),
+    decimals: data[9]!,
     memos: others.filter((other) => other.program === programs.memo).map((memo) => memo.data),
   };
 }

@@ -164,7 +164,10 @@ interface AcceptedAsset {
 }
 
 const acceptedAsset = ({ network, mint, decimals, program }: SolanaAsset): AcceptedAsset => ({
-  ...{ network, decimals, mint: readSolanaAddress(mint)!, tokenProgram: tokenPrograms[program] },
+  network,
+  decimals,
+  mint: readSolanaAddress(mint)!,
+  tokenProgram: tokenPrograms[program],
 });
 
 /** The bytes of base64 in its one form: that of RFC 4648 with its padding. */
