@@ -10,7 +10,8 @@ const help = `Backs up all data of a Granary, running or not, to a directory of 
 
   <directory>         the directory of backups; blobs that it already contains are not copied    (BACKUP_DIR)
   --data-dir <path>   default: the data directory of npm start or npm run stack                 (DATA_DIR)
-  --without-seed      excludes the seed of the wallets; keep a copy of it elsewhere
+  --without-seed      excludes the seeds of wallets and of encrypted fields;
+                      keep copies of them elsewhere
   -h, --help          prints this text`;
 
 const flags = {

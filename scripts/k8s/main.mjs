@@ -9,7 +9,7 @@ alone judges the values files of the chart.
 
   npm run test:k8s [-- --short | --only <text>,<text>…] [--minutes <number>]
 
-With \`--short\` only what \`npm test\` proves: an upgrade from the release before, helm test, an upgrade whose migration
+With \`--short\` only what \`npm run test:system\` proves: an upgrade from the release before, helm test, an upgrade whose migration
 fails, rollback, uninstall, an install into empty databases, the values files. With \`--only\` the steps whose titles contain
 one of the texts, after that upgrade. The step that is running after \`--minutes\` fails, 120 by default.
 `;
@@ -38,7 +38,7 @@ function startLimit(minutes) {
   return limit.signal;
 }
 
-/** `npm test` runs this as a child process and takes the counts as a message; there a cluster may be impossible. */
+/** `npm run test:system` runs this as a child process and takes the counts as a message; there a cluster may be impossible. */
 async function main() {
   const { values } = parseArgs({ options });
   if (values.help) return void console.log(usage);
