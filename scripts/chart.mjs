@@ -2,7 +2,7 @@ import { copyFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { runChild } from './child.mjs';
 
-/** Writes the files of the charts that are made of others: callers, alerts, dashboard, README, SQL. */
+/** Writes the files of the charts that are made of others: callers, README, SQL. */
 const root = path.dirname(import.meta.dirname);
 const chart = path.join(root, 'charts/granary');
 
@@ -12,8 +12,6 @@ async function write() {
   const lines = Object.entries(callersOf).map(([service, callers]) => `${service}: [${callers.join(', ')}]\n`);
   const head = '# The callers of each service. Made by `npm run chart` from services/shared/src/trust/services.ts.\n';
   writeFileSync(path.join(chart, 'files/callers.yaml'), head + lines.join(''));
-  copyFileSync(path.join(root, 'deploy/prometheus/alerts.yaml'), path.join(chart, 'files/alerts.yaml'));
-  copyFileSync(path.join(root, 'deploy/grafana/granary.json'), path.join(chart, 'files/dashboard.json'));
   copyFileSync(path.join(root, 'deploy/postgres.sql'), path.join(root, 'charts/granary-infra/files/postgres.sql'));
   const helmDocs = path.join(await prepareChartTools(console.log), 'helm-docs');
   const { code, output } = await runChild(helmDocs, ['--chart-search-root', chart, '--log-level', 'warning']);

@@ -37,7 +37,7 @@ describeWith(describe, 'minio')('on S3', () => {
 
   async function start<T>(environment: Record<string, string>): Promise<{ child: ChildProcess; said: T }> {
     const env = { ...process.env, ...environment };
-    const child = await forkProgram(join(__dirname, 'support/hop-process.ts'), [], { env });
+    const child = await forkProgram(join(__dirname, 'support/transfer-process.ts'), [], { env });
     children.push(child);
     return { child, said: ((await once(child, 'message')) as [T])[0] };
   }

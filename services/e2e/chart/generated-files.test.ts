@@ -9,18 +9,12 @@ interface Alerts {
 
 const alertsOf = (text: string) => (parseYaml(text) as Alerts).groups.flatMap(({ rules }) => rules);
 
-test('the callers, alerts and dashboard in the chart are those of the services and of deploy (npm run chart)', async () => {
+test('the callers in the chart are those of the services (npm run chart)', async () => {
   expect(parseYaml(await readText('charts/granary/files/callers.yaml'))).toEqual(callersOf);
-  for (const [copy, original] of [
-    ['alerts.yaml', 'deploy/prometheus/alerts.yaml'],
-    ['dashboard.json', 'deploy/grafana/granary.json'],
-  ]) {
-    expect(await readText(`charts/granary/files/${copy}`)).toBe(await readText(original!));
-  }
 });
 
 test('every alert has a runbook, and every runbook an alert', async () => {
-  const alerts = alertsOf(await readText('deploy/prometheus/alerts.yaml')).map(({ alert }) => alert);
+  const alerts = alertsOf(await readText('charts/granary/files/alerts.yaml')).map(({ alert }) => alert);
   const runbooks = await readText('docs/operations/runbooks.md');
   // The last one is the chart's own.
   expect([...runbooks.matchAll(/^## (Granary\w+)$/gm)].map(([, name]) => name)).toEqual([
@@ -43,11 +37,11 @@ describeWith(describe, 'helm')('the generated parts of charts/granary', () => {
     buildTimeoutMs,
   );
 
-  test('each alert of the PrometheusRule is one of deploy, with the address of its runbook', async () => {
+  test('each alert of the PrometheusRule is one of its file, with the address of its runbook', async () => {
     const metrics = { prometheusRule: { enabled: true, runbookUrl: 'https://wiki.example/runbooks' } };
     const [rule] = ofKind(await render(minimalValues, { metrics }), 'PrometheusRule');
     const rendered = (rule!.spec as unknown as Alerts).groups.flatMap(({ rules }) => rules);
-    const expected = alertsOf(await readText('deploy/prometheus/alerts.yaml')).map((each) => ({
+    const expected = alertsOf(await readText('charts/granary/files/alerts.yaml')).map((each) => ({
       ...each,
       annotations: {
         ...each.annotations,
@@ -92,7 +86,7 @@ describeWith(describe, 'helm')('the generated parts of charts/granary', () => {
     for (const job of jobs) expect(job).toMatch(/"replacement":"granary-[a-z]+"/);
     const dashboard = ofKind(resources, 'ConfigMap').find(({ metadata }) => metadata.name === 'granary-dashboard');
     expect(JSON.parse(dashboard!.data!['granary.json']!)).toEqual(
-      JSON.parse(await readText('deploy/grafana/granary.json')),
+      JSON.parse(await readText('charts/granary/files/dashboard.json')),
     );
   });
 

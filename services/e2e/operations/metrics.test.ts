@@ -79,7 +79,7 @@ describe('metrics', () => {
 
   it('every metric and label of the dashboard is exported by a running Granary', async () => {
     const told = readScrape(await fullScrape());
-    const file = await readFile(join(root, 'deploy/grafana/granary.json'), 'utf8');
+    const file = await readFile(join(root, 'charts/granary/files/dashboard.json'), 'utf8');
     const targets = (JSON.parse(file) as Dashboard).panels.flatMap(({ targets: each = [] }) => each);
     expect(targets.length).toBeGreaterThan(20);
     for (const { expr, legendFormat } of targets) {
@@ -96,7 +96,7 @@ describe('metrics', () => {
 
   it('every metric and label of the alerts is exported by a running Granary', async () => {
     const told = readScrape(await fullScrape());
-    const file = await readFile(join(root, 'deploy/prometheus/alerts.yaml'), 'utf8');
+    const file = await readFile(join(root, 'charts/granary/files/alerts.yaml'), 'utf8');
     const alerts = file.split(/^ +- alert: /m).slice(1);
     expect(alerts.length).toBeGreaterThan(10);
     for (const alert of alerts) {
@@ -113,7 +113,7 @@ describe('metrics', () => {
   });
 
   it('each ratio on the dashboard has a panel of its own, in percent', async () => {
-    const file = await readFile(join(root, 'deploy/grafana/granary.json'), 'utf8');
+    const file = await readFile(join(root, 'charts/granary/files/dashboard.json'), 'utf8');
     const { panels } = JSON.parse(file) as Dashboard;
     const isShare = (expr: string) => /utilization|used_bytes.*\/.*limit_bytes|5\.\..*\/ sum/.test(expr);
     const withShares = panels.filter(({ targets = [] }) => targets.some(({ expr }) => isShare(expr)));

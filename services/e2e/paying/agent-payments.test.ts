@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { financeConfig } from '@granary/finance/config';
-import { postTransfer } from '@granary/finance/ledger/ledger';
+import { postTransfer } from '../../finance/test/support/ledger';
 import { financeDefinition, ledgerDefinition, startFinance } from '@granary/finance/service';
 import { paymentsConfig } from '@granary/payments/config';
 import { paymentsDefinition, startPayments } from '@granary/payments/service';

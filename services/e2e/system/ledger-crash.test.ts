@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openAccounts, readBalances } from '@granary/finance/ledger/accounts';
-import { postTransfer } from '@granary/finance/ledger/ledger';
+import { postTransfer } from '../../finance/test/support/ledger';
 import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';

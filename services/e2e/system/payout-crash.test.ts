@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { bech32 } from '@scure/base';
 import { openAccounts } from '@granary/finance/ledger/accounts';
 import { accountByName } from '@granary/finance/ledger/kinds';
-import { postTransfer } from '@granary/finance/ledger/ledger';
+import { postTransfer } from '../../finance/test/support/ledger';
 import { transferId } from '@granary/shared/money/transfer-id';
 import { reservePayouts } from '@granary/finance/payouts/reserve-payouts';
 import { verifyLedger } from '@granary/finance/reconciliation/verify-ledger';

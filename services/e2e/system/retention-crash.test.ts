@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { openAccounts } from '@granary/finance/ledger/accounts';
 import { walletAccount } from '@granary/finance/ledger/kinds';
-import { postTransfer } from '@granary/finance/ledger/ledger';
+import { postTransfer } from '../../finance/test/support/ledger';
 import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, execute, row, rows, type Pool } from '@granary/shared/postgres/pool';

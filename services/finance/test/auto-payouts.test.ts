@@ -3,7 +3,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/testing/eventually';
 import { transferId } from '@granary/shared/money/transfer-id';
-import { postTransfer } from '../src/ledger/ledger';
+import { postTransfer } from './support/ledger';
 import { startAutoPayouts } from '../src/payouts/auto-payouts';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
 import { getWallet } from '../src/wallets/wallet';

@@ -6,7 +6,7 @@ import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { eventually, eventuallyResolves } from '@granary/testing/eventually';
 import { feeCollector } from '../src/chain/module-accounts';
 import { listStranded, setLastDestination } from '../src/closing/stranded-wallets';
-import { postTransfer } from '../src/ledger/ledger';
+import { postTransfer } from './support/ledger';
 import { startAutoPayouts } from '../src/payouts/auto-payouts';
 import { getWallet } from '../src/wallets/wallet';
 import { call, financePool, startTestFinance, type TestFinance } from './support/harness';

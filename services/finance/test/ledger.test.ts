@@ -11,7 +11,7 @@ import { seedOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
 import { openAccounts, readAccount } from '../src/ledger/accounts';
 import type { TransferCommand } from '../src/ledger/commands';
-import { holdTransfer, postHold, postTransfer, voidHold, type Outcome } from '../src/ledger/ledger';
+import { holdTransfer, postHold, postTransfer, voidHold, type Outcome } from './support/ledger';
 import { financePool, log } from './support/harness';
 
 let pool: Pool;

@@ -7,7 +7,7 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import type { BroadcastResult, Chain } from '../src/chain/chain';
 import { feeOf, gasLimit } from '../src/chain/fee';
 import { signTransfer } from '../src/chain/sign-transfer';
-import { postTransfer } from '../src/ledger/ledger';
+import { postTransfer } from './support/ledger';
 import { transferId } from '@granary/shared/money/transfer-id';
 import { listHeld, releaseHeld, resumeSenders } from '../src/payouts/held-transactions';
 import { advancePayouts, startPayouts } from '../src/payouts/payout-task';

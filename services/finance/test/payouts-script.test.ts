@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { postTransfer } from '../src/ledger/ledger';
+import { postTransfer } from './support/ledger';
 import { transferId } from '@granary/shared/money/transfer-id';
 import { advancePayouts } from '../src/payouts/payout-task';
 import { reservePayouts } from '../src/payouts/reserve-payouts';

@@ -4,7 +4,7 @@ import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { eventuallyResolves } from '@granary/testing/eventually';
 import { openAccounts } from '../src/ledger/accounts';
-import { holdTransfer, postHold, postTransfer } from '../src/ledger/ledger';
+import { holdTransfer, postHold, postTransfer } from './support/ledger';
 import { arePayoutsPaused } from '../src/payouts/pause';
 import { resumePayouts, verifyLedger } from '../src/reconciliation/verify-ledger';
 import { call, startTestFinance, type TestFinance } from './support/harness';

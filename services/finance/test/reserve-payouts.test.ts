@@ -1,6 +1,6 @@
 import { transaction } from '@granary/shared/postgres/transaction';
 import { transferId } from '@granary/shared/money/transfer-id';
-import { postTransfer } from '../src/ledger/ledger';
+import { postTransfer } from './support/ledger';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool } from './support/harness';

@@ -6,7 +6,7 @@ import { transferId } from '@granary/shared/money/transfer-id';
 import { usageHandler } from '../src/events';
 import { openAccounts, readAccount } from '../src/ledger/accounts';
 import { walletAccount } from '../src/ledger/kinds';
-import { postTransfer } from '../src/ledger/ledger';
+import { postTransfer } from './support/ledger';
 import { dayMs, type PriceList } from '../src/usage/retention';
 import { chargeDuePeriods } from '../src/usage/retention-charges';
 import { financePool, log } from './support/harness';

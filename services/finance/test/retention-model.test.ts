@@ -9,7 +9,7 @@ import { limitMs } from '@granary/testing/speed';
 import { usageHandler } from '../src/events';
 import { openAccounts } from '../src/ledger/accounts';
 import { walletAccount } from '../src/ledger/kinds';
-import { postTransfer } from '../src/ledger/ledger';
+import { postTransfer } from './support/ledger';
 import { transferId } from '@granary/shared/money/transfer-id';
 import type { Prices } from '../src/usage/prices';
 import { dayMs, periodMs, type PriceList } from '../src/usage/retention';

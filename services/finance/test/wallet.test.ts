@@ -7,7 +7,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { size } from '@granary/testing/size';
 import { openKeyFile } from '../src/wallets/keys';
 import { openAccounts } from '../src/ledger/accounts';
-import { holdTransfer, postTransfer } from '../src/ledger/ledger';
+import { holdTransfer, postTransfer } from './support/ledger';
 import { call, startTestFinance, type TestFinance } from './support/harness';
 
 const newApp = () => `a${randomUUID().slice(0, 13)}`;

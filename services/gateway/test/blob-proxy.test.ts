@@ -72,7 +72,7 @@ async function readAll(stream: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-/** The gateway's part: an HTTP server whose requests go through the hop. */
+/** The gateway's part: an HTTP server whose requests go through the proxy. */
 async function startFront(addresses: string[]) {
   const credentials = { grant: () => 'a grant', tls: undefined };
   const transfers = new Transfers({
@@ -85,20 +85,20 @@ async function startFront(addresses: string[]) {
     DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const hop = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: limitMs(5_000) });
+  const proxy = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: limitMs(5_000) });
   const server = createServer((request, response) => {
     const call = newCall('test', limitMs(5_000));
     const moved =
       request.method === 'POST'
         ? transfers
-            .upload({}, (transfer) => hop.upload(request, {} as UploadGrant, call, transfer))
+            .upload({}, (transfer) => proxy.upload(request, {} as UploadGrant, call, transfer))
             .then((body) => void response.writeHead(202).end(body))
-        : transfers.download({}, (transfer) => hop.read(request, response, {} as ReadGrant, call, transfer));
+        : transfers.download({}, (transfer) => proxy.read(request, response, {} as ReadGrant, call, transfer));
     moved.catch((error: unknown) => response.writeHead(500).end(error instanceof ServiceError ? error.code : 'other'));
   });
   const port = await listen(server, 0);
   stops.push(
-    () => hop.close(),
+    () => proxy.close(),
     () => server.close(),
     () => server.closeAllConnections(),
   );

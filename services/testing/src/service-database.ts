@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createLogger } from '@granary/shared/logger';
-import { readMigrations } from '@granary/shared/postgres/migrate';
+import { readMigrations, readRepeatables } from '@granary/shared/postgres/migrate';
 import { createPool } from '@granary/shared/postgres/pool';
 import { migrateSchema, type Schema } from '@granary/shared/service/schema';
 import { cloneDatabase, templateDatabase, type TestDatabase } from './database';
@@ -10,7 +10,9 @@ import { cloneDatabase, templateDatabase, type TestDatabase } from './database';
  */
 export async function serviceDatabase(schema: Schema): Promise<TestDatabase> {
   const { bus = false, idempotency = false } = schema;
-  const tables = JSON.stringify({ bus, idempotency, migrations: await readMigrations(schema.migrations) });
+  const migrations = await readMigrations(schema.migrations);
+  const repeatables = await readRepeatables(schema.migrations);
+  const tables = JSON.stringify({ bus, idempotency, migrations, repeatables });
   const name = `template_${createHash('sha256').update(tables).digest('hex').slice(0, 32)}`;
   return cloneDatabase(await templateDatabase(name, (url) => migrateOnce(url, schema)));
 }

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { invalid } from '@granary/shared/errors';
+import { canonicalJson } from '@granary/shared/json/canonical';
 import { jsonErrorPath, translateJsonErrors } from '@granary/shared/json/service-error';
-import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
+import { readJson } from '@granary/shared/json/value';
 
 const metadataDepthMax = 64;
 
@@ -17,17 +18,7 @@ export function canonicalMetadata(text: Buffer): string {
   );
   if (!(value instanceof Map))
     throw invalid('The metadata is not a JSON object', { metadata: ['must be a JSON object'] });
-  return canonical(value);
-}
-
-function canonical(value: JsonValue): string {
-  if (value instanceof JsonNumber) return value.text;
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
-  if (value instanceof Map) {
-    const members = [...value].sort(([a], [b]) => (a < b ? -1 : 1));
-    return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(',')}}`;
-  }
-  return JSON.stringify(value);
+  return canonicalJson(value, ({ text: number }) => number);
 }
 
 /** The identity of an upload for an idempotency key. Lengths delimit the texts, so that different uploads differ. */

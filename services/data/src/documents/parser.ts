@@ -1,4 +1,4 @@
-import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
+import { invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
 import {
   assertDocumentSize,
@@ -9,10 +9,9 @@ import {
   type Capture,
   type ScannedDocument,
 } from '../json/document';
-import { JsonError } from '@granary/shared/json/error';
+import { requestError, translateRequestErrors } from '../json/request-errors';
 import type { MergePatch } from '../json/merge-patch';
 import { JsonReader } from '@granary/shared/json/reader';
-import { fromJsonError } from '@granary/shared/json/service-error';
 import { runToCompletion, runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
 import { dotSegmentRule, isDotSegment, nameRule } from '@granary/shared/names';
 import { sha256Text } from '../values/sha256';
@@ -225,7 +224,7 @@ export function prepareDocumentOf(
   rules: DocumentRules,
   { path = '', keys, patch }: DocumentSource = {},
 ): PreparedDocument {
-  return refusing(() => {
+  return translateRequestErrors(() => {
     const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
     const shared = { ...preparing(bytes, rules, keys), patch };
     // What is stored of encrypted fields is longer than they are, so their documents are measured afterwards.
@@ -317,30 +316,12 @@ function checkFields(
 const isJudged = (name: string, capture: Capture | undefined, patch: MergePatch | undefined): boolean =>
   patch === undefined || capture === undefined || capture.type === 'null' || patch.names(name.split('.'));
 
-/**
- * Turns what the JSON reader refuses into the answer for the caller; `base` is where the read text stands in the body.
- */
-export function refusing<T>(read: () => T, base?: string): T {
-  try {
-    return read();
-  } catch (error) {
-    throw toRefusal(error, base);
-  }
-}
-
-const readAtOnce = <T>(steps: Task<T>): T => refusing(() => runToCompletion(steps));
+const readAtOnce = <T>(steps: Task<T>): T => translateRequestErrors(() => runToCompletion(steps));
 
 async function readInSlices<T>(steps: Task<T>, options?: { priority: true }): Promise<T> {
   try {
     return await runSliced(steps, options);
   } catch (error) {
-    throw toRefusal(error);
+    throw requestError(error);
   }
-}
-
-function toRefusal(error: unknown, base = ''): unknown {
-  if (!(error instanceof JsonError)) return error;
-  if (error.reason === 'TOO_LARGE')
-    return new ServiceError('RESOURCE_EXHAUSTED', 'DOCUMENT_TOO_LARGE', error.message, { cause: error });
-  return fromJsonError(error, 'The request is not valid', joinPath(base, error.path ?? '') || 'body');
 }

@@ -2,7 +2,7 @@ import type { Call } from '@granary/shared/rpc/types';
 import { readJson } from '@granary/shared/json/value';
 import type { ExplainQueryRequest } from '@granary/shared/gen/granary/data/v1/ExplainQueryRequest';
 import type { CollectionRef } from '../catalog/collection';
-import { refusing } from '../documents/parser';
+import { translateRequestErrors } from '../json/request-errors';
 import { assertSortable, storedFilter } from '../query/execute/encrypted-read';
 import { resolveReferences } from '../query/execute/references';
 import { hintUnknownFields } from '../query/execute/unknown-fields';
@@ -49,7 +49,7 @@ export async function explainQuery(
   { appId, collection: name, body: text }: ExplainQueryRequest,
   call: Pick<Call, 'signal'>,
 ): Promise<Buffer> {
-  const body = refusing(() => readJson(text, { maxDepth: bodyDepthMax }));
+  const body = translateRequestErrors(() => readJson(text, { maxDepth: bodyDepthMax }));
   if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
   refuseUnknown(body.keys(), new Set(['query']));
   const query = body.get('query');

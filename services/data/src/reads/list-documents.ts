@@ -8,7 +8,7 @@ import { findView } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { resolveJoins } from './resolve-joins';
 import { parseFindAndSelect, type FindAndSelect } from '../query/language/joined-query';
-import { refusing } from '../documents/parser';
+import { translateRequestErrors } from '../json/request-errors';
 import { isName } from '../catalog/names';
 import {
   bodyDepthMax,
@@ -43,7 +43,7 @@ export async function listDocuments(
   request: { appId: string; body: Buffer },
   call: Pick<Call, 'signal'>,
 ): Promise<Buffer> {
-  const body = refusing(() => readJson(request.body, { maxDepth: bodyDepthMax }));
+  const body = translateRequestErrors(() => readJson(request.body, { maxDepth: bodyDepthMax }));
   if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
   const root = body.get('root');
   if (typeof root !== 'string') throw invalidQuery('root', 'must be a string, app_id::collection');

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { scalarAt, textAt, type Capture } from '../json/document';
+import { canonicalJson } from '@granary/shared/json/canonical';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
 import { canonicalDecimal } from './decimal';
 import { parseInstant } from './instant';
@@ -38,14 +39,6 @@ export function canonicalText(value: JsonValue, isDate: boolean): string {
   }
   if (typeof value === 'boolean') return `b:${value}`;
   if (value instanceof JsonNumber) return `n:${canonicalDecimal(value.text)}`;
-  return `${Array.isArray(value) ? 'a' : 'o'}:${canonicalJson(value)}`;
-}
-
-/** JSON with one text for each value. What is inside is not quoted again: that would double it at every level. */
-function canonicalJson(value: JsonValue): string {
-  if (value instanceof JsonNumber) return canonicalDecimal(value.text);
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
-  if (!(value instanceof Map)) return JSON.stringify(value);
-  const members = [...value].sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonicalJson(member)}`).join(',')}}`;
+  // Strings inside are not marked again: that would double their marks at every level.
+  return `${Array.isArray(value) ? 'a' : 'o'}:${canonicalJson(value, ({ text }) => canonicalDecimal(text))}`;
 }

@@ -6,7 +6,8 @@ import type { JsonReader } from '@granary/shared/json/reader';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../catalog/names';
 import { documentKey } from '../commit/write';
-import { openObject, refusing, requireAddressable } from '../documents/parser';
+import { openObject, requireAddressable } from '../documents/parser';
+import { translateRequestErrors } from '../json/request-errors';
 import type { Condition } from '../query/language/condition';
 import { parseQuery } from '../query/language/filter';
 import { invalidQuery } from '../query/language/query-error';
@@ -39,7 +40,7 @@ export function hasRepeated(changes: readonly DocumentChange[]): boolean {
  * INVALID_QUERY.
  */
 export function parseBatch(body: Buffer): Batch {
-  return refusing(() => {
+  return translateRequestErrors(() => {
     const reader = openObject(body, bodyDepth);
     const batch = readBatch(reader);
     reader.end();

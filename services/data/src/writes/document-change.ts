@@ -4,7 +4,7 @@ import type { Condition } from '../query/language/condition';
 import type { PresentDocument } from '../commit/write';
 import { ALREADY_EXISTS } from '../catalog/names';
 import { noSuchDocument, preconditionFailed } from '../documents/document-error';
-import { refusing } from '../documents/parser';
+import { translateRequestErrors } from '../json/request-errors';
 
 /** Versions that `If-Match` or `If-None-Match` names. */
 export interface VersionMatch {
@@ -72,7 +72,7 @@ export function changedText(change: DocumentChange, latest: PresentDocument | un
     case 'put':
       return body;
     case 'merge':
-      return refusing(() => (change.patch ??= parseMergePatch(body)).applyTo(present!.body), path);
+      return translateRequestErrors(() => (change.patch ??= parseMergePatch(body)).applyTo(present!.body), path);
     case 'delete':
       return deletion.applyTo(present!.body);
   }

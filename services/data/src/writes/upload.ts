@@ -14,7 +14,8 @@ import {
   type Write,
   type WriteLink,
 } from '../commit/write';
-import { prepareDocumentOf, refusing } from '../documents/parser';
+import { prepareDocumentOf } from '../documents/parser';
+import { translateRequestErrors } from '../json/request-errors';
 import { rulesOf } from '../documents/rules';
 import { requirePaid } from './paid-write';
 import { toEntry } from './prepare-body';
@@ -101,7 +102,7 @@ class UploadWrite implements Write {
 
 function customMetadata(bytes: Buffer): Map<string, JsonValue> {
   if (bytes.length === 0) return new Map();
-  const metadata = refusing(() => readJson(bytes, { maxDepth: 64 }), 'metadata');
+  const metadata = translateRequestErrors(() => readJson(bytes, { maxDepth: 64 }), 'metadata');
   if (!(metadata instanceof Map)) throw invalid('The metadata is not valid', { metadata: ['must be a JSON object'] });
   const taken = uploadFields.filter((field) => metadata.has(field));
   if (taken.length === 0) return metadata;

@@ -44,7 +44,7 @@ async function applySound(db: Queryable, groups: readonly Group[]): Promise<Resu
 
 const phases = { transfer: 'posted', hold: 'pending', post: 'post', void: 'void' } as const;
 
-/** The parameters of `apply_commands`, see its migration: an array for each field. */
+/** The parameters of `apply_commands` (migrations/repeatable/apply_commands.sql): an array for each field. */
 function toColumns(groups: readonly Group[]) {
   const columns = {
     ids: [] as string[],

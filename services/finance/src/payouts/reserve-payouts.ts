@@ -4,7 +4,6 @@ import { execute, row, rows, type Connection } from '@granary/shared/postgres/po
 import { sql } from '@granary/shared/postgres/sql';
 import { applyCommands } from '../ledger/apply-commands';
 import type { HoldCommand } from '../ledger/commands';
-import { INSUFFICIENT_FUNDS } from '../ledger/ledger';
 import { transferId } from '@granary/shared/money/transfer-id';
 import { availableOf } from '../wallets/wallet';
 import type { Payout } from './payouts';
@@ -152,7 +151,7 @@ function findRefusal(request: PayoutRequest, { destination, minimum, available }
   const amount = request.amount ?? available;
   if (amount > available || amount === 0n) {
     const details = { available_balance: Number(available) };
-    return conflict(INSUFFICIENT_FUNDS, 'The available balance is too small', details);
+    return conflict('INSUFFICIENT_FUNDS', 'The available balance is too small', details);
   }
   if (amount < minimum) {
     return conflict(PAYOUT_BELOW_MINIMUM, `The smallest payout is ${minimum.toString()} utia`, {

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StartError } from '../start-error';
-import type { Connection, Pool } from './pool';
+import type { Connection, Pool, Queryable } from './pool';
 import { retriedTransaction } from './transaction';
 
 const NAME = /^(\d{4})_[a-z0-9_]+\.sql$/;
@@ -30,11 +31,26 @@ export async function readMigrations(directory: string): Promise<Migration[]> {
 }
 
 /**
+ * The repeatable migrations of a directory, in the folder `repeatable`: each replaces functions, and is applied after
+ * all others whenever the database has not had this text yet. A release that has been replaced does not bring its text
+ * back, so a function must serve the release before as well.
+ */
+export async function readRepeatables(directory: string): Promise<Migration[]> {
+  const folder = join(directory, 'repeatable');
+  if (!existsSync(folder)) return [];
+  const names = (await readdir(folder)).sort();
+  return Promise.all(names.map(async (name) => ({ name, text: await readFile(join(folder, name), 'utf8') })));
+}
+
+/**
  * Brings a database up to the migrations of a directory: forward only, each in a transaction of its own, under a
  * lock so that copies of a service may start together. Throws when a migration that was applied has changed.
  */
 export async function migrate(pool: Pool, directory: string): Promise<void> {
   await applyMigrations(pool, 'service', await readMigrations(directory));
+  for (const migration of await readRepeatables(directory)) {
+    await retriedTransaction(pool, (tx) => applyRepeatable(tx, migration), { statementTimeoutMs, statementsPerText });
+  }
 }
 
 /** The same from memory. Each source (the service itself, a part of `shared`) numbers its migrations by itself. */
@@ -68,6 +84,35 @@ export async function missingMigrations(
     assertUnchanged(migration, checksum);
     return [];
   });
+}
+
+/** The names of the repeatable migrations whose present text a database has never had. */
+export async function missingRepeatables(pool: Pool, repeatables: readonly Migration[]): Promise<readonly string[]> {
+  const missing: string[] = [];
+  for (const repeatable of repeatables) if (!(await wasApplied(pool, repeatable))) missing.push(repeatable.name);
+  return missing;
+}
+
+/** Each text that a repeatable migration has had is a row of its source. */
+const sourceOf = ({ name }: Migration): string => `repeatable ${name}`;
+
+async function wasApplied(db: Queryable, repeatable: Migration): Promise<boolean> {
+  const { rows } = await db.query('select from migration where source = $1 and checksum = $2', [
+    sourceOf(repeatable),
+    checksumOf(repeatable),
+  ]);
+  return rows.length > 0;
+}
+
+async function applyRepeatable(tx: Connection, repeatable: Migration): Promise<void> {
+  await lockMigrations(tx);
+  if (await wasApplied(tx, repeatable)) return;
+  await tx.query(repeatable.text);
+  await tx.query(
+    `insert into migration (source, number, name, checksum)
+     select $1, coalesce(max(number), 0) + 1, $2, $3 from migration where source = $1`,
+    [sourceOf(repeatable), repeatable.name, checksumOf(repeatable)],
+  );
 }
 
 const checksumOf = ({ text }: Migration): string => createHash('sha256').update(text).digest('hex');

@@ -2,7 +2,15 @@ import type { Environment } from '../config';
 import { prepareOutbox } from '../bus/epoch';
 import { busMigrations } from '../bus/migrations';
 import { idempotencyMigrations } from '../idempotency/migrations';
-import { applyMigrations, missingMigrations, readMigrations, type Migration } from '../postgres/migrate';
+import {
+  applyMigrations,
+  migrate,
+  missingMigrations,
+  missingRepeatables,
+  readMigrations,
+  readRepeatables,
+  type Migration,
+} from '../postgres/migrate';
 import { isUnreachable } from '../postgres/errors';
 import type { Pool } from '../postgres/pool';
 import { unreadableTables } from '../postgres/rights';
@@ -46,7 +54,8 @@ async function sourcesOf({ migrations, bus, idempotency }: Schema): Promise<Arra
 /** Brings a database up to its schema. Repeatable, and safe beside other copies that do the same. */
 export async function migrateSchema(pool: Pool, schema: Schema): Promise<void> {
   for (const [source, migrations] of await sourcesOf(schema)) {
-    await applyMigrations(pool, source, migrations);
+    if (source === 'service') await migrate(pool, schema.migrations);
+    else await applyMigrations(pool, source, migrations);
     // Later migrations may append events.
     if (source === 'bus') await prepareOutbox(pool);
   }
@@ -64,11 +73,15 @@ export async function assertSchema(pool: Pool, schema: Schema): Promise<void> {
     );
   }
   for (const [source, migrations] of await sourcesOf(schema)) {
-    const missing = await missingMigrations(pool, source, migrations);
-    if (missing.length === 0) continue;
-    throw new NotAvailableError(
-      `The schema of the database lacks ${missing.length} migrations, from ${missing[0]!} on: run the command migrate.`,
-    );
+    assertNoneMissing(await missingMigrations(pool, source, migrations));
   }
+  assertNoneMissing(await missingRepeatables(pool, await readRepeatables(schema.migrations)));
   if (schema.bus) await prepareOutbox(pool);
+}
+
+function assertNoneMissing(missing: readonly string[]): void {
+  if (missing.length === 0) return;
+  throw new NotAvailableError(
+    `The schema of the database lacks ${missing.length} migrations, from ${missing[0]!} on: run the command migrate.`,
+  );
 }

@@ -10,12 +10,12 @@ import { openTrust } from '@granary/shared/trust/trust';
 import { Transfers } from '@granary/gateway/admission/transfers';
 import { BlobProxy } from '@granary/gateway/blob-proxy/proxy';
 import { limitMs } from '@granary/testing/speed';
-import { blobsConfig, type BlobsConfig } from '@granary/blobs/config';
-import { startBlobs } from '@granary/blobs/service';
+import { blobsConfig, type BlobsConfig } from '../../src/config';
+import { startBlobs } from '../../src/service';
 import { appId, collection, uploadGrant } from './bench';
 import { commitsInMemory } from './commits';
 
-// A process with the service and the gateway's hop in it, or only one of them, whose memory and CPU a test measures.
+// A process with the service and the gateway's proxy in it, or only one of them, whose memory and CPU a test measures.
 // POST / uploads the blob that x-blob-id names, GET / reads it; the parent asks for the figures by message.
 async function main(): Promise<void> {
   const config = readConfig(blobsConfig, process.env);
@@ -66,17 +66,17 @@ function startHop(config: BlobsConfig, address: string): void {
     DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const hop = new BlobProxy({ address, credentials, idleTimeoutMs: limitMs(10_000) });
+  const proxy = new BlobProxy({ address, credentials, idleTimeoutMs: limitMs(10_000) });
   const server = createServer((request, response) => {
     const blobId = String(request.headers['x-blob-id']);
     const call = newCall('test', limitMs(5_000));
     const work = async () => {
       if (request.method === 'POST') {
         const grant = uploadGrant({ blobId, maxBytes: config.MAX_BLOB_BYTES });
-        response.end(await transfers.upload({}, (transfer) => hop.upload(request, grant, call, transfer)));
+        response.end(await transfers.upload({}, (transfer) => proxy.upload(request, grant, call, transfer)));
       } else {
         const grant = { op: 'read', appId, collection, blobId } as const;
-        await transfers.download({}, (transfer) => hop.read(request, response, grant, call, transfer));
+        await transfers.download({}, (transfer) => proxy.read(request, response, grant, call, transfer));
       }
     };
     work().catch((error: unknown) => {

@@ -26,7 +26,7 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'granary-blobs-'));
   const environment = { DATABASE_URL: (await testDatabase()).url, INTERNAL_SECRET: secret, OBJECTS_DIR: directory };
   const env = { ...process.env, ...environment };
-  child = await forkProgram(join(__dirname, 'support/hop-process.ts'), [], { env });
+  child = await forkProgram(join(__dirname, 'support/transfer-process.ts'), [], { env });
   port = ((await once(child, 'message')) as [{ port: number }])[0].port;
 });
 afterAll(async () => {
