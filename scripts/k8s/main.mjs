@@ -38,7 +38,10 @@ function startLimit(minutes) {
   return limit.signal;
 }
 
-/** `npm run test:system` runs this as a child process and takes the counts as a message; there a cluster may be impossible. */
+/**
+ * `npm run test:system` runs this as a child process and takes the counts as a message; there a cluster may be
+ * impossible.
+ */
 async function main() {
   const { values } = parseArgs({ options });
   if (values.help) return void console.log(usage);

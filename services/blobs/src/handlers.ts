@@ -6,7 +6,7 @@ import type { StoreRequest } from '@granary/shared/gen/granary/data/v1/StoreRequ
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Call } from '@granary/shared/rpc/types';
-import type { AccessTo } from '@granary/shared/rpc/access';
+import { blobsAccess } from './access';
 import { blobNotFound, recordDeletion, markDeleted, withdrawDeletion } from './records/blobs';
 import { isOutcomeUnknown, type BlobsContext } from './records/context';
 import { findVisible } from './transfers/download';
@@ -16,7 +16,7 @@ export const blobsDefinition = loadService<BlobsDefinition>('blobs', 'Blobs');
 export function blobsImplementation(context: BlobsContext): Implementation<BlobsDefinition> {
   return {
     definition: blobsDefinition,
-    access: { gateway: '*' } satisfies AccessTo<BlobsDefinition>,
+    access: blobsAccess,
     handlers: {
       deleteBlob: (request, call) => deleteBlob(context, request, call),
     },

@@ -1,16 +1,15 @@
 import { join } from 'node:path';
-import { startConsumer } from '@granary/shared/bus/start-consumer';
-import { outboxDefinition, outboxImplementation } from '@granary/shared/bus/outbox';
+import { outboxImplementation } from '@granary/shared/bus/outbox';
 import { createSignal } from '@granary/shared/concurrency/signal';
-import { ConfigError } from '@granary/shared/config';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Check } from '@granary/shared/health/check';
-import { stopAll } from '@granary/shared/service/lifecycle';
 import { cachedFor } from '@granary/shared/concurrency/ttl-cache';
 import type { ObjectStore } from './stores/store';
+import { openConsumer } from '@granary/shared/service/open-consumer';
+import { RequiredAddresses } from '@granary/shared/service/required-addresses';
 import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
@@ -49,59 +48,41 @@ export const blobsSchema: Schema = { migrations: join(__dirname, '..', 'migratio
 /** The store is probed at most this often. */
 const probeEveryMs = 3_000;
 
+/** Starts the blobs service. Throws a ConfigError when the address of `data` is missing. */
 export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides = {}): Promise<RunningBlobs> {
-  const data = overrides.data ?? addressOf(config);
-  const dataOutbox = overrides.dataOutbox ?? addressOf(config);
+  const addresses = new RequiredAddresses(config);
+  const data = overrides.data ?? addresses.of('DATA_ADDRESS');
+  const dataOutbox = overrides.dataOutbox ?? addresses.of('DATA_ADDRESS');
+  addresses.assertComplete();
   let httpAddress = '';
-  const build = async (context: Context): Promise<Parts> => {
-    const stops: Stops = [];
-    try {
-      const built = await buildParts(config, { data, dataOutbox }, context, stops);
-      httpAddress = built.httpAddress;
-      return built.parts;
-    } catch (error) {
-      await stopAll(stops).catch(() => {});
-      throw error;
-    }
-  };
-  const running = await startService('blobs', config, blobsSchema, overrides, build);
+  const running = await startService('blobs', config, blobsSchema, overrides, async (context) => {
+    const assembled = await assemble(context, config, { data, dataOutbox });
+    httpAddress = assembled.httpAddress;
+    return assembled.parts;
+  });
   return { ...running, httpAddress };
 }
 
-/** What is to be stopped, in reverse order. */
-type Stops = Array<() => Promise<void>>;
-
 /** Starts the parts of the service, from the store up to the listener. */
-async function buildParts(
+async function assemble(
+  service: Context,
   config: BlobsConfig,
   targets: { data: Target<DataDefinition>; dataOutbox: Target<OutboxDefinition> },
-  service: Context,
-  stops: Stops,
 ): Promise<{ parts: Parts; httpAddress: string }> {
-  const { pool, log, bus, trust } = service;
-  const context = await openContext(config, targets.data, service, stops);
+  const { pool, log, trust, onStop } = service;
+  const context = await openContext(service, config, targets.data);
   const { store, objectStorage, appended } = context;
   const reconciliation = startReconciliation(context);
-  stops.push(() => reconciliation.stop());
+  onStop(() => reconciliation.stop());
   const orphans = startOrphanCollection(context, { everyMs: config.SWEEP_EVERY_MS, minAgeMs: config.SWEEP_AGE_MS });
-  stops.push(() => orphans.stop());
-  const outboxClient = openClient(outboxDefinition, targets.dataOutbox, {
-    log,
-    credentials: () => trust.towards('data'),
-  });
-  stops.push(async () => outboxClient.close());
-  const consumer = startConsumer({
-    pool,
-    log,
-    bus,
+  onStop(() => orphans.stop());
+  const consumer = openConsumer(service, {
     name: 'blobs',
     from: 'data',
     topics: ['usage'],
-    source: outboxClient.client,
-    verifier: trust.verifier('data'),
     handle: handleEvent,
+    outbox: targets.dataOutbox,
   });
-  stops.push(() => consumer.stop());
   const transfers = await startTransferServer(context, {
     listen: config.HTTP_LISTEN,
     trust: trust.server(),
@@ -110,14 +91,13 @@ async function buildParts(
     idleTimeoutMs: config.IDLE_TIMEOUT_MS,
     drainTimeoutMs: config.DRAIN_TIMEOUT_MS,
   });
-  stops.push(() => transfers.stop());
+  onStop(() => transfers.stop());
   const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
   const parts: Parts = {
     implementations: [blobsImplementation(context), outbox],
     checks: { object_store: probing(store, objectStorage), events: consumer.lag },
     appended,
     leaving: () => transfers.leave(),
-    stop: () => stopAll(stops),
     failed: consumer.failed,
   };
   return { parts, httpAddress: transfers.address };
@@ -125,14 +105,13 @@ async function buildParts(
 
 /** The object store and the client of `data`, with what the parts share. */
 async function openContext(
+  { pool, log, trust, clock, onStop, wait }: Context,
   config: BlobsConfig,
   data: Target<DataDefinition>,
-  { pool, log, trust, clock, wait }: Context,
-  stops: Stops,
 ): Promise<BlobsContext> {
   const owner = await installationId(pool);
   const store = await wait(() => openObjectStore(config, owner));
-  stops.push(async () => store.close?.());
+  onStop(() => store.close?.());
   const objectStorage = new StorageMonitor({
     service: 'blobs',
     volume: 'objects',
@@ -141,14 +120,14 @@ async function openContext(
     directory: config.OBJECT_STORE === 'files' ? config.OBJECTS_DIR : undefined,
     reserveBytes: config.DISK_RESERVE_BYTES,
   });
-  stops.push(() => objectStorage.stop());
+  onStop(() => objectStorage.stop());
   const dataClient = openClient(loadService<DataDefinition>('data', 'Data'), data, {
     log,
     credentials: () => trust.towards('data'),
     // The writes carry a ticket, so a repeat changes nothing more.
     repeatable: ['commitUpload', 'store', 'getCommit'],
   });
-  stops.push(async () => dataClient.close());
+  onStop(() => dataClient.close());
   return {
     pool,
     log,
@@ -162,12 +141,6 @@ async function openContext(
     removeBytes: createRemoval(pool, store),
     pendingGraceMs: config.PENDING_GRACE_MS,
   };
-}
-
-function addressOf(config: BlobsConfig): { address: string } {
-  if (config.DATA_ADDRESS === undefined)
-    throw new ConfigError('The configuration is wrong:\n  DATA_ADDRESS: is needed');
-  return { address: config.DATA_ADDRESS };
 }
 
 function probing(store: ObjectStore, storage: StorageMonitor): Check {

@@ -37,7 +37,6 @@ import { removeAbandonedDocuments, removeDocuments } from './skills/kept-documen
 import { SlowQueries } from './query/execute/slow-queries';
 import { indexReadSettings } from './query/sql/index-scan-sql';
 import { openConfiguredKey } from './keys/open-root-key';
-import type { RootKey } from './keys/root-key';
 import { reEncryptJob } from './writes/re-encrypt-job';
 import { QueryLookup } from './queries/saved-queries';
 import { datasetReplacements } from './datasets/datasets';
@@ -70,21 +69,13 @@ export const dataSchema: Schema = { migrations: join(__dirname, '..', 'migration
 
 /** Starts the data service; `implementations` serves callers in the same process. */
 export function startData(config: DataConfig, overrides: DataOverrides = {}): Promise<RunningService> {
-  const assemble = async (context: Context) => {
-    await removeAbandonedDocuments({ pool: context.pool, skillsDirectory: config.SKILLS_DIRECTORY });
-    const rootKey = await context.wait(() => openConfiguredKey(config, context));
-    return assembleData(config, overrides, context, { countries: await openCountryNetworks(config, context), rootKey });
-  };
-  return startService('data', config, dataSchema, overrides, assemble);
+  return startService('data', config, dataSchema, overrides, (context) => assemble(context, config, overrides));
 }
 
-function assembleData(
-  config: DataConfig,
-  overrides: DataOverrides,
-  context: Context,
-  { countries, rootKey }: { countries: { stop(): Promise<void> } | undefined; rootKey: RootKey | undefined },
-): Parts {
-  const { pool, log, storage, trust } = context;
+async function assemble(context: Context, config: DataConfig, overrides: DataOverrides): Promise<Parts> {
+  const { pool, log, storage, trust, onStop } = context;
+  await removeAbandonedDocuments({ pool, skillsDirectory: config.SKILLS_DIRECTORY });
+  const rootKey = await context.wait(() => openConfiguredKey(config, context));
   const published = createSignal();
   const outbox = readableBy(
     ['blobs', 'finance', 'tasks'],
@@ -92,13 +83,19 @@ function assembleData(
   );
   const notify = () => published.notify();
   const fast = createFastPool(config, log);
+  onStop(() => fast.end());
   const multiplexer = createMultiplexer(config, log);
-  const unobserveMultiplexer = observeMultiplexer('granary-data-pipelined', multiplexer);
+  onStop(() => multiplexer.end());
+  onStop(observeMultiplexer('granary-data-pipelined', multiplexer));
   const usage = new UsagePublisher(pool, log, notify);
+  onStop(() => usage.stop());
   const afterPlan = new AfterPlan(liveViewRows);
-  const sweeper = new DatasetTableSweeper({ pool, log });
   const committer = createCommitter(config, context, usage, afterPlan);
+  onStop(() => committer.stop());
   const worker = new JobWorker({ pool, log }, jobsOf(config, committer), jobConcurrency, storage, notify);
+  onStop(() => worker.stop());
+  const sweeper = new DatasetTableSweeper({ pool, log });
+  onStop(() => sweeper.stop());
   const handlers = dataHandlers({
     pool,
     fast,
@@ -127,21 +124,13 @@ function assembleData(
     },
   });
   const maintenance = startMaintenance(config, { pool, log, derived: afterPlan.removals, sweeper }, notify);
+  onStop(() => maintenance.stop());
+  const countries = await openCountryNetworks(config, context);
+  onStop(() => countries?.stop());
   return {
     implementations: [{ definition: dataDefinition, handlers, access: dataAccess }, outbox],
     checks: { views: brokenViewsCheck(pool) },
     appended: published,
-    stop: async () => {
-      await countries?.stop();
-      await maintenance.stop();
-      await sweeper.stop();
-      await worker.stop();
-      await committer.stop();
-      await usage.stop();
-      unobserveMultiplexer();
-      await multiplexer.end();
-      await fast.end();
-    },
   };
 }
 

@@ -1,15 +1,16 @@
 import { join } from 'node:path';
-import { startConsumer } from '@granary/shared/bus/start-consumer';
+import type { Consumer } from '@granary/shared/bus/consumer';
 import type { Handle } from '@granary/shared/bus/inbox';
-import { outboxDefinition } from '@granary/shared/bus/outbox';
-import { ConfigError } from '@granary/shared/config';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
-import { openClient, type Target } from '@granary/shared/grpc/client';
+import type { Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
+import { stopTogether } from '@granary/shared/service/lifecycle';
+import { openConsumer } from '@granary/shared/service/open-consumer';
+import { RequiredAddresses } from '@granary/shared/service/required-addresses';
 import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
@@ -18,7 +19,7 @@ import {
   type Parts,
   type RunningService,
 } from '@granary/shared/service/start';
-import type { AccessTo } from '@granary/shared/rpc/access';
+import { chainAccess, financeAccess, ledgerAccess } from './access';
 import { startLastPayouts } from './closing/last-payouts';
 import { observeStranded } from './closing/stranded-wallets';
 import { chainHandlers } from './handlers/chain';
@@ -53,14 +54,6 @@ export interface FinanceOverrides extends Overrides {
   chainEveryMs?: number;
 }
 
-type EventSource = 'data' | 'blobs' | 'payments';
-
-interface Targets {
-  paymentsOutbox: Target<OutboxDefinition>;
-  dataOutbox: Target<OutboxDefinition>;
-  blobsOutbox: Target<OutboxDefinition>;
-}
-
 /** What its database has. */
 export const financeSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true, idempotency: true };
 
@@ -69,52 +62,38 @@ export const financeSchema: Schema = { migrations: join(__dirname, '..', 'migrat
  * missing, a KeyFileError or WalletOriginError when the seed cannot be used.
  */
 export async function startFinance(config: FinanceConfig, overrides: FinanceOverrides = {}): Promise<RunningService> {
-  const targets = findTargets(config, overrides);
-  const build = (context: Context) => buildFinance(context, config, targets, overrides);
-  return startService('finance', config, financeSchema, overrides, build);
+  const addresses = new RequiredAddresses(config);
+  const outboxes = {
+    payments: overrides.paymentsOutbox ?? addresses.of('PAYMENTS_ADDRESS'),
+    data: overrides.dataOutbox ?? addresses.of('DATA_ADDRESS'),
+    blobs: overrides.blobsOutbox ?? addresses.of('BLOBS_ADDRESS'),
+  };
+  addresses.assertComplete();
+  return startService('finance', config, financeSchema, overrides, (context) =>
+    assemble(context, config, outboxes, overrides),
+  );
 }
 
-function findTargets(config: FinanceConfig, overrides: FinanceOverrides): Targets {
-  const missing: string[] = [];
-  const at = (variable: 'DATA_ADDRESS' | 'BLOBS_ADDRESS' | 'PAYMENTS_ADDRESS') => {
-    const address = config[variable];
-    if (address === undefined) missing.push(`  ${variable}: is missing`);
-    return { address: address ?? '' };
-  };
-  const targets = {
-    paymentsOutbox: overrides.paymentsOutbox ?? at('PAYMENTS_ADDRESS'),
-    dataOutbox: overrides.dataOutbox ?? at('DATA_ADDRESS'),
-    blobsOutbox: overrides.blobsOutbox ?? at('BLOBS_ADDRESS'),
-  };
-  if (missing.length > 0) throw new ConfigError(`The configuration is wrong:\n${missing.join('\n')}`);
-  return targets;
-}
+type Outboxes = Record<'payments' | 'data' | 'blobs', Target<OutboxDefinition>>;
 
-/** Opens consumers of the events of other services. */
-function consumerOf({ pool, log, bus, trust }: Pick<Context, 'pool' | 'log' | 'bus' | 'trust'>) {
-  return (from: EventSource, target: Target<OutboxDefinition>, topics: string[], handle: Handle) => {
-    const outbox = openClient(outboxDefinition, target, { log, credentials: () => trust.towards(from) });
-    const consumer = startConsumer({
-      pool,
-      log,
-      bus,
-      from,
-      handle,
-      topics,
-      name: `finance-${from}`,
-      source: outbox.client,
-      verifier: trust.verifier(from),
-    });
-    return { ...consumer, stop: () => consumer.stop().finally(() => outbox.close()) };
+/** Consumes the events from which the finance service knows usage and prices. */
+function openConsumers(context: Context, outboxes: Outboxes): Record<keyof Outboxes, Consumer> {
+  const consume = (from: keyof Outboxes, topics: string[], handle: Handle): Consumer =>
+    openConsumer(context, { name: `finance-${from}`, from, topics, handle, outbox: outboxes[from] });
+  return {
+    data: consume('data', usageTopics, usageHandler()),
+    blobs: consume('blobs', usageTopics, usageHandler()),
+    payments: consume('payments', priceTopics, handlePrices),
   };
 }
 
-async function buildFinance(
-  { pool, log, bus, trust, clock }: Context,
+async function assemble(
+  context: Context,
   config: FinanceConfig,
-  targets: Targets,
-  { now = clock.now, ...every }: FinanceOverrides,
+  outboxes: Outboxes,
+  { now = context.clock.now, ...every }: FinanceOverrides,
 ): Promise<Parts> {
+  const { pool, log, onStop } = context;
   // A seed is only made for a database that has none: in place of a lost one it would be another one.
   const isNew = !(await hasWalletOrigin(pool));
   const keys = await openKeyFile(config.KEY_FILE, { create: config.KEY_FILE_CREATE && isNew, isNew });
@@ -122,26 +101,27 @@ async function buildFinance(
   await assertWalletOrigin(wallets);
   const opened = await openChain(pool, keys, config, log);
 
-  const consume = consumerOf({ pool, log, bus, trust });
-  const data = consume('data', targets.dataOutbox, usageTopics, usageHandler());
-  const blobs = consume('blobs', targets.blobsOutbox, usageTopics, usageHandler());
-  const payments = consume('payments', targets.paymentsOutbox, priceTopics, handlePrices);
-
   const ledger = new LedgerBatches({ pool, log });
-  const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
-  const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: every.chargeEveryMs });
+  onStop(() => ledger.idle());
+  const { data, blobs, payments } = openConsumers(context, outboxes);
   const money = startMoney(opened, config, every);
-  const lastPayouts = startLastPayouts({
-    pool,
-    now,
-    log,
-    rules: money.payoutRules,
-    intervalMs: config.PAYOUT_INTERVAL_MS,
-    everyMs: every.chargeEveryMs,
-  });
-  const unobserve = observeStranded(pool);
   const reconciliation = startReconciliation({ pool, log, chain: opened.chain, everyMs: every.reconcileEveryMs });
-
+  const tasks = [
+    money,
+    reconciliation,
+    startVoidingExpiredHolds({ pool, ledger, log }),
+    startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: every.chargeEveryMs }),
+    startLastPayouts({
+      pool,
+      now,
+      log,
+      rules: money.payoutRules,
+      intervalMs: config.PAYOUT_INTERVAL_MS,
+      everyMs: every.chargeEveryMs,
+    }),
+  ];
+  onStop(() => stopTogether(tasks));
+  onStop(observeStranded(pool));
   const implementations = implementationsOf(config, {
     wallets,
     pricesIn: storedPrices,
@@ -161,20 +141,6 @@ async function buildFinance(
       ...money.checks,
     },
     failed: Promise.race([data.failed, blobs.failed, payments.failed]),
-    stop: async () => {
-      unobserve();
-      await Promise.all([
-        data.stop(),
-        blobs.stop(),
-        payments.stop(),
-        expiredHolds.stop(),
-        charges.stop(),
-        lastPayouts.stop(),
-        reconciliation.stop(),
-        money.stop(),
-      ]);
-      await ledger.idle();
-    },
   };
 }
 
@@ -188,18 +154,17 @@ function implementationsOf(config: FinanceConfig, { ledger, opened, wallets, ...
   const grants = { pool: wallets.pool, prefix: config.ADDRESS_PREFIX, chain: opened.grants };
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
-    access: { gateway: '*' } satisfies AccessTo<FinanceDefinition>,
+    access: financeAccess,
     handlers: { ...financeHandlers({ ...served, wallets, faucet: opened.faucet }), ...grantHandlers(grants) },
   };
-  // Money is moved by services that have a reason to; the gateway, which strangers reach, is none of them.
   const transfers: Implementation<LedgerDefinition> = {
     definition: ledgerDefinition,
-    access: { payments: '*' } satisfies AccessTo<LedgerDefinition>,
+    access: ledgerAccess,
     handlers: ledgerHandlers({ wallets, ledger, takesPlayMoney: config.CHAIN === 'simulated' }),
   };
   const chain: Implementation<ChainDefinition> = {
     definition: chainDefinition,
-    access: { payments: '*' } satisfies AccessTo<ChainDefinition>,
+    access: chainAccess,
     handlers: {
       ...chainHandlers({
         chain: opened.chain,

@@ -2,7 +2,7 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import express, { type Express } from 'express';
-import { ConfigError } from '@granary/shared/config';
+import { wrongConfig } from '@granary/shared/config';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { Semaphore } from '@granary/shared/concurrency/semaphore';
 import type { Retries, ServiceTarget } from '@granary/shared/grpc/client';
@@ -189,7 +189,7 @@ function trustProxies(app: Express, { TRUST_PROXY }: GatewayConfig): void {
     app.set('trust proxy', TRUST_PROXY);
   } catch (cause) {
     const problem = `${(cause as Error).message}; true, false, a number of hops, or addresses and networks are expected`;
-    throw new ConfigError(`The configuration is wrong:\n  TRUST_PROXY: ${problem}`, { cause });
+    throw wrongConfig([['TRUST_PROXY', problem]]);
   }
 }
 

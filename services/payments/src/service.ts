@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { outboxImplementation } from '@granary/shared/bus/outbox';
 import { readableBy } from '@granary/shared/bus/subscribers';
 import { createSignal } from '@granary/shared/concurrency/signal';
-import { ConfigError, readConfig } from '@granary/shared/config';
+import { readConfig } from '@granary/shared/config';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
@@ -11,6 +11,8 @@ import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { Implementation } from '@granary/shared/rpc/implementation';
+import { stopTogether } from '@granary/shared/service/lifecycle';
+import { RequiredAddresses } from '@granary/shared/service/required-addresses';
 import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
@@ -19,7 +21,7 @@ import {
   type Parts,
   type RunningService,
 } from '@granary/shared/service/start';
-import type { AccessTo } from '@granary/shared/rpc/access';
+import { paymentsAccess } from './access';
 import { priceConfig, type PaymentsConfig, type PriceConfig } from './config';
 import { paymentsHandlers } from './handlers';
 import { setPrices, type PriceList } from './prices';
@@ -41,26 +43,6 @@ export const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'P
 const ledgerDefinition = loadService<LedgerDefinition>('finance', 'Ledger');
 const chainDefinition = loadService<ChainDefinition>('finance', 'Chain');
 const dataDefinition = loadService<DataDefinition>('data', 'Data');
-
-const access = {
-  gateway: [
-    'priceEncryptedIndex',
-    'quoteOperation',
-    'verifyPayment',
-    'listPaymentKinds',
-    'listPaymentNetworks',
-    'offerRead',
-    'checkPayment',
-    'settlePayment',
-    'grantPayment',
-    'settleRequirements',
-    'getPayment',
-    'reserveSpend',
-    'completeSpend',
-    'cancelSpend',
-    'resolveSpend',
-  ],
-} satisfies AccessTo<PaymentsDefinition>;
 
 export interface PaymentsOverrides extends Overrides {
   now?: () => Date;
@@ -93,70 +75,77 @@ export async function startPayments(
   config: PaymentsConfig,
   overrides: PaymentsOverrides = {},
 ): Promise<RunningService> {
-  assertAddresses(config, overrides);
-  const build = async ({ pool, log, clock, trust }: Context): Promise<Parts> => {
-    const appended = createSignal();
-    const now = overrides.now ?? clock.now;
-    const clients = openClients(config, overrides, (service, options) => ({
-      log,
-      credentials: () => trust.towards(service),
-      ...options,
-    }));
-    const { ledger, data } = clients;
-    if (config.MIGRATIONS === 'start') await storePrices(pool, config, now());
-    const everyMs = overrides.networkEveryMs ?? usualNetworkEveryMs;
-    const networks = await SettlementNetworks.open({ config, pool, log, now, chain: clients.chain, everyMs });
-    const offers = {
-      APP_SHARE_PERCENT: config.APP_SHARE_PERCENT,
-      keys: storedQuoteKeys(pool),
-      now,
-      rates: storedRates(pool, validSeconds),
-      methods: () => networks.methods(),
-      areKnown: () => networks.areKnown(),
-      minUtia: (network: string) => networks.minUtia(network),
-      networks: networks.settled,
-    };
-    const verifier = new Verifier(networks.verifiers, now);
-    const { strandedPayments, ...settlement } = startSettlement({
-      config,
-      pool,
-      log,
-      now,
-      ledger,
+  const addresses = new RequiredAddresses(config);
+  if (!overrides.ledger) addresses.of('FINANCE_ADDRESS');
+  if (!overrides.data) addresses.of('DATA_ADDRESS');
+  addresses.assertComplete();
+  return startService('payments', config, paymentsSchema, overrides, (context) => assemble(context, config, overrides));
+}
+
+async function assemble(context: Context, config: PaymentsConfig, overrides: PaymentsOverrides): Promise<Parts> {
+  const { pool, log, clock, trust, onStop } = context;
+  const { now = clock.now, networkEveryMs = usualNetworkEveryMs, resolveEveryMs = usualResolveEveryMs } = overrides;
+  const clients = openClients(config, overrides, (service, options) => ({
+    log,
+    credentials: () => trust.towards(service),
+    ...options,
+  }));
+  onStop(() => clients.close());
+  const { ledger, data, chain } = clients;
+  if (config.MIGRATIONS === 'start') await storePrices(pool, config, now());
+  const networks = await SettlementNetworks.open({ config, pool, log, now, chain, everyMs: networkEveryMs });
+  onStop(() => networks.stop());
+  const offers = {
+    APP_SHARE_PERCENT: config.APP_SHARE_PERCENT,
+    keys: storedQuoteKeys(pool),
+    now,
+    rates: storedRates(pool, validSeconds),
+    methods: () => networks.methods(),
+    areKnown: () => networks.areKnown(),
+    minUtia: (network: string) => networks.minUtia(network),
+    networks: networks.settled,
+  };
+  const verifier = new Verifier(networks.verifiers, now);
+  const { strandedPayments, ...settlement } = startSettlement({
+    config,
+    pool,
+    log,
+    now,
+    ledger,
+    offers,
+    verifier,
+    networks: networks.settled,
+    areKnown: offers.areKnown,
+    everyMs: overrides.settleEveryMs,
+  });
+  const tasks = [
+    settlement,
+    startQuoteKeyRotation(pool, log),
+    startForgettingSpends(pool, log),
+    startResolvingWrites({ pool, log, now, ledger, data, everyMs: resolveEveryMs }),
+  ];
+  onStop(() => stopTogether(tasks));
+  onStop(observeSettlement(pool));
+  const agentPayments = new AgentPayments({ ...config, ledger, data, now });
+  const payments: Implementation<PaymentsDefinition> = {
+    definition: paymentsDefinition,
+    access: paymentsAccess,
+    handlers: paymentsHandlers({
+      prices: config,
       offers,
       verifier,
-      networks: networks.settled,
-      areKnown: offers.areKnown,
-      everyMs: overrides.settleEveryMs,
-    });
-    const agentPayments = new AgentPayments({ ...config, ledger, data, now });
-    const payments: Implementation<PaymentsDefinition> = {
-      definition: paymentsDefinition,
-      access,
-      handlers: paymentsHandlers({
-        prices: config,
-        offers,
-        verifier,
-        spending: new RepeatedSpends(pool, agentPayments, config.AGENT_RESERVATION_MS),
-        ...settlement,
-      }),
-    };
-    const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
-    const unobserve = observeSettlement(pool);
-    const rotation = startQuoteKeyRotation(pool, log);
-    const forgetting = startForgettingSpends(pool, log);
-    const { resolveEveryMs = usualResolveEveryMs } = overrides;
-    const resolving = startResolvingWrites({ pool, log, now, ledger, data, everyMs: resolveEveryMs });
-    const stop = async () => {
-      unobserve();
-      await Promise.all([settlement.stop(), rotation.stop(), forgetting.stop(), resolving.stop()]);
-      await networks.stop();
-      clients.close();
-    };
-    const checks = { settlement: () => checkSettlement(pool, strandedPayments), ...networks.checks };
-    return { implementations: [payments, outbox], appended, checks, stop, failed: networks.failed };
+      spending: new RepeatedSpends(pool, agentPayments, config.AGENT_RESERVATION_MS),
+      ...settlement,
+    }),
   };
-  return startService('payments', config, paymentsSchema, overrides, build);
+  const appended = createSignal();
+  const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
+  return {
+    implementations: [payments, outbox],
+    appended,
+    checks: { settlement: () => checkSettlement(pool, strandedPayments), ...networks.checks },
+    failed: networks.failed,
+  };
 }
 
 /** Stores what the configuration says that all copies share: prices of retention, and rates of tokens. */
@@ -167,14 +156,6 @@ async function storePrices(pool: Pool, config: PriceConfig, now: Date): Promise<
     retention_free_days: BigInt(config.RETENTION_FREE_DAYS),
   };
   await setPrices(pool, prices, now);
-}
-
-function assertAddresses(config: PaymentsConfig, overrides: PaymentsOverrides): void {
-  const missing = [
-    ...(!overrides.ledger && config.FINANCE_ADDRESS === undefined ? ['FINANCE_ADDRESS'] : []),
-    ...(!overrides.data && config.DATA_ADDRESS === undefined ? ['DATA_ADDRESS'] : []),
-  ].map((name) => `\n  ${name}: is missing`);
-  if (missing.length > 0) throw new ConfigError(`The configuration is wrong:${missing.join('')}`);
 }
 
 type ClientOptions = Parameters<typeof openClient>[2];

@@ -1,13 +1,12 @@
 import { join } from 'node:path';
-import { startConsumer } from '@granary/shared/bus/start-consumer';
-import { outboxDefinition } from '@granary/shared/bus/outbox';
-import { ConfigError } from '@granary/shared/config';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
+import { openConsumer } from '@granary/shared/service/open-consumer';
+import { RequiredAddresses } from '@granary/shared/service/required-addresses';
 import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
@@ -16,7 +15,7 @@ import {
   type Parts,
   type RunningService,
 } from '@granary/shared/service/start';
-import type { AccessTo } from '@granary/shared/rpc/access';
+import { tasksAccess } from './access';
 import type { TasksConfig } from './config';
 import { tasksHandlers } from './handlers';
 import { handleJobEvent, tasksTopic } from './tasks';
@@ -34,54 +33,39 @@ export const tasksSchema: Schema = { migrations: join(__dirname, '..', 'migratio
 
 /** The tasks service: the state of tickets. Throws a ConfigError when the address of `data` is missing. */
 export async function startTasks(config: TasksConfig, overrides: TasksOverrides = {}): Promise<RunningService> {
-  const data = overrides.data ?? dataAt(config);
-  const dataOutbox = overrides.dataOutbox ?? dataAt(config);
-  const build = (context: Context) => Promise.resolve(buildTasks(context, data, dataOutbox));
-  return startService('tasks', config, tasksSchema, overrides, build);
+  const addresses = new RequiredAddresses(config);
+  const data = overrides.data ?? addresses.of('DATA_ADDRESS');
+  const dataOutbox = overrides.dataOutbox ?? addresses.of('DATA_ADDRESS');
+  addresses.assertComplete();
+  return startService('tasks', config, tasksSchema, overrides, (context) => assemble(context, { data, dataOutbox }));
 }
 
-function dataAt(config: TasksConfig): { address: string } {
-  if (config.DATA_ADDRESS === undefined)
-    throw new ConfigError('The configuration is wrong:\n  DATA_ADDRESS: is missing');
-  return { address: config.DATA_ADDRESS };
-}
-
-function buildTasks(
-  { pool, log, bus, trust }: Context,
-  dataTarget: Target<DataDefinition>,
-  outboxTarget: Target<OutboxDefinition>,
+function assemble(
+  context: Context,
+  targets: { data: Target<DataDefinition>; dataOutbox: Target<OutboxDefinition> },
 ): Parts {
-  const credentials = () => trust.towards('data');
-  const data = openClient(dataDefinition, dataTarget, {
+  const { pool, log, trust, onStop } = context;
+  const data = openClient(dataDefinition, targets.data, {
     log,
-    credentials,
+    credentials: () => trust.towards('data'),
     repeatable: ['getCommit', 'getJob'],
   });
-  const outbox = openClient(outboxDefinition, outboxTarget, { log, credentials });
-  const consumer = startConsumer({
-    pool,
-    log,
-    bus,
+  onStop(() => data.close());
+  const consumer = openConsumer(context, {
     name: 'tasks-data',
     from: 'data',
-    source: outbox.client,
-    verifier: trust.verifier('data'),
     topics: [tasksTopic],
     handle: handleJobEvent,
+    outbox: targets.dataOutbox,
   });
   const tasks: Implementation<TasksDefinition> = {
     definition: tasksDefinition,
-    access: { gateway: '*' } satisfies AccessTo<TasksDefinition>,
+    access: tasksAccess,
     handlers: tasksHandlers({ pool, log, data: data.client }),
   };
   return {
     implementations: [tasks],
     checks: { 'events of data': consumer.lag },
     failed: consumer.failed,
-    stop: async () => {
-      await consumer.stop();
-      data.close();
-      outbox.close();
-    },
   };
 }

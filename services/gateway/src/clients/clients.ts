@@ -1,4 +1,4 @@
-import { ConfigError } from '@granary/shared/config';
+import { RequiredAddresses } from '@granary/shared/service/required-addresses';
 import type { BlobsDefinition } from '@granary/shared/gen/granary/blobs/v1/Blobs';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
@@ -175,21 +175,14 @@ function findTargets(
   config: GatewayConfig,
   targets: Partial<Record<ServiceName, ServiceTarget>>,
 ): Record<ServiceName, ServiceTarget> {
-  const addresses: Record<ServiceName, string | undefined> = {
-    data: config.DATA_ADDRESS,
-    blobs: config.BLOBS_ADDRESS,
-    finance: config.FINANCE_ADDRESS,
-    payments: config.PAYMENTS_ADDRESS,
-    tasks: config.TASKS_ADDRESS,
+  const addresses = new RequiredAddresses(config);
+  const all: Record<ServiceName, ServiceTarget> = {
+    data: targets.data ?? addresses.of('DATA_ADDRESS'),
+    blobs: targets.blobs ?? addresses.of('BLOBS_ADDRESS'),
+    finance: targets.finance ?? addresses.of('FINANCE_ADDRESS'),
+    payments: targets.payments ?? addresses.of('PAYMENTS_ADDRESS'),
+    tasks: targets.tasks ?? addresses.of('TASKS_ADDRESS'),
   };
-  const found: Partial<Record<ServiceName, ServiceTarget>> = {};
-  const missing: string[] = [];
-  for (const name of serviceNames) {
-    const address = addresses[name];
-    const target = targets[name] ?? (address === undefined ? undefined : { address });
-    if (target) found[name] = target;
-    else missing.push(`  ${name.toUpperCase()}_ADDRESS: is needed`);
-  }
-  if (missing.length > 0) throw new ConfigError(`The configuration is wrong:\n${missing.join('\n')}`);
-  return found as Record<ServiceName, ServiceTarget>;
+  addresses.assertComplete();
+  return all;
 }

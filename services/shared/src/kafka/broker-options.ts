@@ -1,4 +1,4 @@
-import { ConfigError } from '../config';
+import { wrongConfig, type ConfigError } from '../config';
 import type { Logger } from '../logger';
 import { PemFiles, type PemPaths } from '../trust/pem-files';
 import { readSecret } from '../trust/setting-file';
@@ -54,6 +54,4 @@ function readTls(settings: KafkaSettings, log: Logger): PemFiles | undefined {
   return new PemFiles(paths, log);
 }
 
-function wrong(name: string, why: string): ConfigError {
-  return new ConfigError(`The configuration is wrong:\n  ${name}: ${why}`);
-}
+const wrong = (name: string, why: string): ConfigError => wrongConfig([[name, why]]);

@@ -132,3 +132,9 @@ export async function stopAll(stops: Array<() => Promise<void>>): Promise<void> 
   for (const stop of [...stops].reverse()) await stop().catch((error: unknown) => errors.push(error));
   if (errors.length > 0) throw errors[0];
 }
+
+/** Stops parts that do not depend on each other at the same time; throws the first error after all were tried. */
+export async function stopTogether(parts: ReadonlyArray<Pick<Running, 'stop'>>): Promise<void> {
+  const results = await Promise.allSettled(parts.map((part) => part.stop()));
+  for (const result of results) if (result.status === 'rejected') throw result.reason;
+}

@@ -60,6 +60,10 @@ export interface Context {
   clock: DatabaseClock;
   /** The free space of the database. */
   storage: StorageMonitor;
+  /**
+   * Stops a part before the parts that were started earlier, and before the pool is closed; also where the start fails.
+   */
+  onStop: (stop: () => Promise<void> | void) => void;
   /** Repeats a step of the start while what it needs is not available, see `waitForDependency`. */
   wait: <T>(step: () => Promise<T>) => Promise<T>;
 }
@@ -75,8 +79,6 @@ export interface Parts {
   appended?: Signal;
   /** Called at the start of a stop, while the service still serves. */
   leaving?: () => void;
-  /** Stops workers and everything else that keeps the process alive; called before the pool is closed. */
-  stop?: () => Promise<void>;
   failed?: Promise<never>;
 }
 
@@ -119,7 +121,7 @@ export async function startService(
   config: CommonConfig,
   schema: Schema,
   overrides: Overrides,
-  build: (context: Context) => Promise<Parts>,
+  assemble: (context: Context) => Promise<Parts> | Parts,
 ): Promise<RunningService> {
   const log = overrides.log ?? createLogger(name, config.LOG_LEVEL);
   let readiness: Readiness = 'starting';
@@ -148,8 +150,8 @@ export async function startService(
     const storage = openStorage(name, config, pool, log);
     const unobserveSize = observeDatabase(name, pool);
     stops.push(() => storage.stop().finally(unobserveSize));
-    const parts = await build({ pool, log, bus, trust, clock, storage, wait });
-    if (parts.stop) stops.push(parts.stop);
+    const onStop: Context['onStop'] = (stop) => void stops.push(async () => stop());
+    const parts = await assemble({ pool, log, bus, trust, clock, storage, onStop, wait });
     const room: Check = () => Promise.resolve(storage.finding());
     const own = { database: databaseCheck(pool), storage: room, clock: clock.check };
     const checks: Record<string, Check> = { ...own, ...parts.checks };

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { ConfigError } from '../config';
+import { wrongConfig } from '../config';
 import { formatHostPort, parseHostPort } from '../host-port';
 import { renderMetrics } from './metrics';
 import { watchProcess } from './process-metrics';
@@ -68,9 +68,7 @@ export async function startMetricsServer(
   const { host, port } = parseHostPort(listen);
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) =>
-      reject(
-        new ConfigError(`The configuration is wrong:\n  METRICS_LISTEN: ${listen} cannot be taken (${error.code})`),
-      ),
+      reject(wrongConfig([['METRICS_LISTEN', `${listen} cannot be taken (${error.code})`]])),
     );
     server.listen(port, host, resolve);
   });

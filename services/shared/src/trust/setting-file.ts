@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { ConfigError, wrongConfig } from '../config';
+import { wrongConfig } from '../config';
 
 /** The content of a file that a setting names, read once at the start. Throws a ConfigError that names the setting. */
 export function readSetting(name: string, path: string): Buffer {
@@ -7,7 +7,7 @@ export function readSetting(name: string, path: string): Buffer {
     return readFileSync(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new ConfigError(`The configuration is wrong:\n  ${name}: the file cannot be read (${code})`);
+    throw wrongConfig([[name, `the file cannot be read (${code})`]]);
   }
 }
 

@@ -1,5 +1,5 @@
 import { ChannelCredentials, experimental, ServerCredentials } from '@grpc/grpc-js';
-import { ConfigError } from '../config';
+import { wrongConfig } from '../config';
 import type { Logger } from '../logger';
 import { PemFiles, type Pem } from './pem-files';
 import type { TrustSettings } from './settings';
@@ -16,14 +16,13 @@ export function readTls(settings: TrustSettings, log: Logger, checkEveryMs?: num
   const { TLS_CA_FILE, TLS_CERT_FILE, TLS_KEY_FILE, TLS_VERIFY_CLIENTS: verify = false } = settings;
   if (!TLS_CA_FILE && !TLS_CERT_FILE && !TLS_KEY_FILE) {
     if (!verify) return undefined;
-    throw new ConfigError('The configuration is wrong:\n  TLS_VERIFY_CLIENTS: needs TLS_CA_FILE and the other files');
+    throw wrongConfig([['TLS_VERIFY_CLIENTS', 'needs TLS_CA_FILE and the other files']]);
   }
   const missing: string[] = [];
   if (!TLS_CA_FILE) missing.push('TLS_CA_FILE');
   if (!TLS_CERT_FILE && (TLS_KEY_FILE || verify)) missing.push('TLS_CERT_FILE');
   if (!TLS_KEY_FILE && (TLS_CERT_FILE || verify)) missing.push('TLS_KEY_FILE');
-  if (missing.length > 0)
-    throw new ConfigError(`The configuration is wrong:\n${missing.map((name) => `  ${name}: is missing`).join('\n')}`);
+  if (missing.length > 0) throw wrongConfig(missing.map((name) => [name, 'is missing'] as const));
   const paths = {
     ca: ['TLS_CA_FILE', TLS_CA_FILE!] as const,
     ...(TLS_CERT_FILE && {

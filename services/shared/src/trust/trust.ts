@@ -1,6 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
-import { ConfigError } from '../config';
+import { wrongConfig, type ConfigError } from '../config';
 import { signGrant, type Grant } from './blob-grant';
 import type { Logger } from '../logger';
 import type { PemFiles } from './pem-files';
@@ -123,6 +123,4 @@ function secretIn(settings: TrustSettings, name: Setting): string | undefined {
   return secret;
 }
 
-function wrong(name: string, why: string): ConfigError {
-  return new ConfigError(`The configuration is wrong:\n  ${name}: ${why}`);
-}
+const wrong = (name: string, why: string): ConfigError => wrongConfig([[name, why]]);
