@@ -2,7 +2,7 @@
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { messageBytesMax } from '@granary/shared/grpc/message-size';
 import { muxDefinition } from '@granary/shared/mux/protocol';
-import { partsSerializer } from '@granary/shared/mux/answer';
+
 import { MuxServer } from '@granary/shared/mux/server';
 import type { MuxMethod } from '@granary/shared/mux/session';
 import { dataDefinition, log, open, stops, multiplexed, tcpProxy, wishes } from './support/mux-fixture';
@@ -20,7 +20,7 @@ async function serveForShort({ handlers }: { handlers: object }): Promise<string
   const methods = new Map<string, MuxMethod>();
   for (const [name, method] of Object.entries(dataDefinition)) {
     const handler = (handlers as Record<string, MuxMethod['handler']>)[name[0]!.toLowerCase() + name.slice(1)]!;
-    methods.set(method.path, { handler, deserialize: method.requestDeserialize, serialize: partsSerializer(method) });
+    methods.set(method.path, { handler, deserialize: method.requestDeserialize, serialize: method.responseSerialize });
   }
   const server = new Server({
     'grpc.max_connection_age_ms': connectionAgeMs,

@@ -18,7 +18,6 @@ import { messageBytesMax } from './message-size';
 import type { Implementation } from '../rpc/implementation';
 import { fromStatus } from '../rpc/status';
 import { maxRequestBytes } from '../mux/protocol';
-import { answerDeserializer } from '../mux/answer';
 import { Backoff, pause } from '../concurrency/backoff';
 import { MuxClient, type MuxClientCounts, type MuxClientOptions } from '../mux/client';
 import type { Call, Client } from '../rpc/types';
@@ -157,14 +156,13 @@ function multiplexedMethod(
   method: MethodDefinition<unknown, unknown>,
   own: CallCredentials | undefined,
 ): AnyHandler {
-  const deserialize = answerDeserializer(method);
   const encoded = { ...method, requestSerialize: (bytes: unknown) => bytes as Buffer };
   return async (request, call) => {
     const bytes = method.requestSerialize(request);
     const app = appOf(request);
     if (bytes.length > maxRequestBytes || mux.isUnsupported()) return unary(connection, encoded, bytes, app, call, own);
     const answer = await mux.send(method.path, bytes, app, call);
-    return deserialize(answer);
+    return method.responseDeserialize(answer);
   };
 }
 

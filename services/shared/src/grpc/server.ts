@@ -16,7 +16,6 @@ import { Cancellation } from '../concurrency/cancellation';
 import { runHandler, type AnyHandler } from '../rpc/call';
 import { toStatus } from '../rpc/status';
 import { muxDefinition } from '../mux/protocol';
-import { partsSerializer } from '../mux/answer';
 import { MuxServer, type MuxServerCounts } from '../mux/server';
 import type { MuxMethod } from '../mux/session';
 import type { Call } from '../rpc/types';
@@ -99,7 +98,7 @@ function muxMethods(
       methods.set(method.path, {
         handler: handlerOf(implementation, name, method.path, authorization),
         deserialize: method.requestDeserialize,
-        serialize: partsSerializer(method),
+        serialize: method.responseSerialize,
       });
     }
   }

@@ -1,7 +1,7 @@
 import type { Cancellation } from '../concurrency/cancellation';
 import type { Failure } from '../rpc/status';
-import { sliceParts, type Parts } from './answer';
-import { partsLength, type OutgoingBatch, type OutgoingFrame } from './codec';
+import type { BatchInput } from '../gen/granary/mux/v1/Batch';
+import type { FrameInput } from '../gen/granary/mux/v1/Frame';
 import { frameBytes, itemOverheadBytes, messageBytes, unsentBytesMax, windowItems } from './protocol';
 
 /** What the queue has to know of a call in order to send its answer. */
@@ -10,8 +10,7 @@ export interface PendingAnswer {
   /** Aborted once nobody waits for the answer any more; it is not sent then. */
   readonly signal: Cancellation;
   /** The encoded answer, or undefined while there is none. */
-  answer: Parts | undefined;
-  answerBytes: number;
+  answer: Buffer | undefined;
   /** How much of the answer has been sent. */
   sentBytes: number;
   /** In place of an answer. */
@@ -20,7 +19,7 @@ export interface PendingAnswer {
 
 export interface AnswerQueueEvents<Call> {
   /** Hands a message to the stream; `sent` is called when it has left. */
-  write(batch: OutgoingBatch, sent: () => void): void;
+  write(batch: BatchInput, sent: () => void): void;
   /** The whole answer of this call has been handed to the stream. */
   answered(call: Call): void;
   /** All that could be sent now has been sent. */
@@ -48,11 +47,10 @@ export class AnswerQueue<Call extends PendingAnswer> {
   }
 
   /** Queues the answer of a call. */
-  answer(call: Call, answer: Parts, bytes: number): void {
+  answer(call: Call, answer: Buffer): void {
     call.answer = answer;
-    call.answerBytes = bytes;
-    this.queuedBytes += bytes;
-    if (bytes <= frameBytes) this.pushSmall(call);
+    this.queuedBytes += answer.length;
+    if (answer.length <= frameBytes) this.pushSmall(call);
     else this.large.push(call);
     this.schedule();
   }
@@ -66,12 +64,12 @@ export class AnswerQueue<Call extends PendingAnswer> {
 
   /** Frees the answer of a call whose signal has been aborted; its entry is skipped when the queue gets there. */
   discard(call: Call): void {
-    if (call.answer) this.queuedBytes -= call.answerBytes - call.sentBytes;
+    if (call.answer) this.queuedBytes -= call.answer.length - call.sentBytes;
     call.answer = undefined;
   }
 
   /** Sends a message at once, ahead of what is queued. */
-  send(batch: OutgoingBatch, bytes: number): void {
+  send(batch: BatchInput, bytes: number): void {
     this.unsentBytes += bytes;
     this.events.write(batch, () => {
       this.unsentBytes -= bytes;
@@ -99,7 +97,7 @@ export class AnswerQueue<Call extends PendingAnswer> {
   private flush(): void {
     this.flushing = undefined;
     while (!this.isClosed && this.unsentBytes < unsentBytesMax) {
-      const frames: OutgoingFrame[] = [];
+      const frames: FrameInput[] = [];
       const bytes = this.takeSmall(frames) + this.takeLarge(frames);
       if (frames.length === 0) break;
       this.send({ frames }, bytes);
@@ -108,7 +106,7 @@ export class AnswerQueue<Call extends PendingAnswer> {
   }
 
   /** Takes small answers for one message, and returns their size in it. */
-  private takeSmall(frames: OutgoingFrame[]): number {
+  private takeSmall(frames: FrameInput[]): number {
     let bytes = 0;
     let at = 0;
     for (; at < this.small.length && bytes < messageBytes; at++) {
@@ -117,14 +115,14 @@ export class AnswerQueue<Call extends PendingAnswer> {
       const frame = call.failure ? { id: call.id, failure: call.failure } : this.nextFrame(call);
       this.events.answered(call);
       frames.push(frame);
-      bytes += itemOverheadBytes + partsLength(frame.payload ?? []);
+      bytes += itemOverheadBytes + (frame.payload?.length ?? 0);
     }
     if (at > 0) this.small = this.small.slice(at);
     return bytes;
   }
 
   /** Takes the next frame of one large answer, and returns its size. */
-  private takeLarge(frames: OutgoingFrame[]): number {
+  private takeLarge(frames: FrameInput[]): number {
     for (let call = this.large.shift(); call; call = this.large.shift()) {
       if (call.signal.aborted) continue;
       const frame = this.nextFrame(call);
@@ -136,15 +134,12 @@ export class AnswerQueue<Call extends PendingAnswer> {
     return 0;
   }
 
-  private nextFrame(call: Call): OutgoingFrame {
-    const { id, answerBytes } = call;
+  private nextFrame(call: Call): FrameInput {
+    const { id, sentBytes: start } = call;
     const answer = call.answer!;
-    const start = call.sentBytes;
-    const end = Math.min(start + frameBytes, answerBytes);
+    const end = Math.min(start + frameBytes, answer.length);
     call.sentBytes = end;
     this.queuedBytes -= end - start;
-    // Most answers fit into one frame, and keep their parts.
-    const payload = answerBytes <= frameBytes ? answer : sliceParts(answer, start, end);
-    return { id, payload, more: end < answerBytes };
+    return { id, payload: answer.subarray(start, end), more: end < answer.length };
   }
 }

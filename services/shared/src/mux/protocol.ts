@@ -1,26 +1,12 @@
 import type { MuxDefinition } from '../gen/granary/mux/v1/Mux';
 import { loadService } from '../rpc/protos';
-import { decodeBatch, encodeBatch, type OutgoingBatch } from './codec';
-
-const { Stream } = loadService<MuxDefinition>('mux', 'Mux');
 
 /**
  * The multiplexer sends many calls on one stream (see protos/mux/v1/mux.proto). This file is what both ends agree on.
  * The client's end is client.ts (calls, their order and the window) over channels.ts (streams and connections), the
  * server's is server.ts over session.ts (calls) and answer-queue.ts. Only grpc/client.ts and grpc/server.ts use them.
  */
-export const muxDefinition = {
-  Stream: {
-    ...Stream,
-    // The client of grpc-js copies a message into its frame in a later turn of the event loop, so each needs its own
-    // buffer.
-    requestSerialize: (batch: OutgoingBatch) => encodeBatch(batch),
-    requestDeserialize: decodeBatch,
-    // Its server copies a message into its frame at once (`serializeMessage`).
-    responseSerialize: (batch: OutgoingBatch) => encodeBatch(batch, scratch),
-    responseDeserialize: decodeBatch,
-  },
-};
+export const muxDefinition = loadService<MuxDefinition>('mux', 'Mux');
 
 /**
  * Not a call: its request is a new token of the caller, sent before that of the stream expires. It has no answer.
@@ -49,16 +35,6 @@ export const unsentBytesMax = 256 * 1024;
 export const windowItems = 1_024;
 /** Bytes of the requests of one stream under way. */
 export const windowBytes = 8 * 1024 * 1024;
-
-/** Enough for a full message: `messageBytes`, its last item and a frame of a large answer. */
-const scratchBytes = 256 * 1024;
-let scratchBuffer: Buffer | undefined;
-
-/** One buffer for all messages, each copied out of it at once; a message of unusual size gets its own. */
-function scratch(size: number): Buffer {
-  if (size > scratchBytes) return Buffer.allocUnsafe(size);
-  return (scratchBuffer ??= Buffer.allocUnsafeSlow(scratchBytes));
-}
 
 /** Approximate size of an item without its payload. */
 export const itemOverheadBytes = 100;

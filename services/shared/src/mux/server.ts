@@ -1,10 +1,9 @@
 import type { handleBidiStreamingCall } from '@grpc/grpc-js';
 import type { ServiceError } from '../errors';
-import type { Batch } from '../gen/granary/mux/v1/Batch';
+import type { Batch, BatchInput } from '../gen/granary/mux/v1/Batch';
 import type { Logger } from '../logger';
 import { tokenOf, type Authorization } from '../rpc/authorization';
 import { toStatus } from '../rpc/status';
-import type { OutgoingBatch } from './codec';
 import { openSessionCredentials, type SessionCredentials } from './credentials';
 import { MuxSession, type MuxDuplex, type MuxMethod } from './session';
 
@@ -18,7 +17,7 @@ export interface MuxServerCounts {
 /** The server's end of all streams: one session each. */
 export class MuxServer {
   /** For `Server.addService`. */
-  readonly handlers: { Stream: handleBidiStreamingCall<Batch, OutgoingBatch> };
+  readonly handlers: { Stream: handleBidiStreamingCall<Batch, BatchInput> };
   private readonly sessions = new Set<MuxSession>();
   private isLeaving = false;
 

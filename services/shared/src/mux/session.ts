@@ -2,15 +2,13 @@ import { Metadata, type ServerDuplexStream } from '@grpc/grpc-js';
 import { Cancellation } from '../concurrency/cancellation';
 import { startDeadline, cancelDeadline, type Deadline } from '../concurrency/deadlines';
 import { ServiceError } from '../errors';
-import type { Batch } from '../gen/granary/mux/v1/Batch';
+import type { Batch, BatchInput } from '../gen/granary/mux/v1/Batch';
 import type { Call as IncomingCall } from '../gen/granary/mux/v1/Call';
 import type { Logger } from '../logger';
 import { runHandler, type AnyHandler } from '../rpc/call';
 import { toFailure, toServiceError, type Failure } from '../rpc/status';
 import type { Call } from '../rpc/types';
-import type { Parts } from './answer';
 import { AnswerQueue, type PendingAnswer } from './answer-queue';
-import { partsLength, type OutgoingBatch } from './codec';
 import type { SessionCredentials } from './credentials';
 import { itemOverheadBytes, renewMethod, windowItems } from './protocol';
 
@@ -18,7 +16,7 @@ import { itemOverheadBytes, renewMethod, windowItems } from './protocol';
 export interface MuxMethod {
   handler: AnyHandler;
   deserialize: (bytes: Buffer) => unknown;
-  serialize: (response: unknown) => Parts;
+  serialize: (response: unknown) => Buffer;
 }
 
 export interface SessionOptions {
@@ -31,7 +29,7 @@ export interface SessionOptions {
   onClosed: () => void;
 }
 
-export type MuxDuplex = ServerDuplexStream<Batch, OutgoingBatch>;
+export type MuxDuplex = ServerDuplexStream<Batch, BatchInput>;
 
 /** From here on no more calls are read until half of the answers has been sent: the caller does not read them. */
 const queuedBytesMax = 8 * 1024 * 1024;
@@ -40,8 +38,7 @@ const queuedBytesMax = 8 * 1024 * 1024;
 class SessionCall implements PendingAnswer {
   readonly signal = new Cancellation();
   deadline: Deadline | undefined = undefined;
-  answer: Parts | undefined = undefined;
-  answerBytes = 0;
+  answer: Buffer | undefined = undefined;
   sentBytes = 0;
   failure: Failure | undefined = undefined;
 
@@ -131,10 +128,9 @@ export class MuxSession {
       const response = await runHandler(method.handler, method.deserialize(request), context, log, path);
       if (call.signal.aborted) return;
       const answer = method.serialize(response);
-      const bytes = partsLength(answer);
-      if (bytes > maxAnswerBytes)
+      if (answer.length > maxAnswerBytes)
         throw new ServiceError('RESOURCE_EXHAUSTED', 'RESULT_TOO_LARGE', 'The result is too large');
-      this.answers.answer(call, answer, bytes);
+      this.answers.answer(call, answer);
       this.pauseWhenFull();
     } catch (error) {
       this.fail(call, toServiceError(error, log, context.requestId, path));

@@ -1,12 +1,11 @@
 import type { ClientDuplexStream } from '@grpc/grpc-js';
-import type { Batch } from '../gen/granary/mux/v1/Batch';
+import type { Batch, BatchInput } from '../gen/granary/mux/v1/Batch';
 import type { Call } from '../gen/granary/mux/v1/Call';
 import { clockSkewMs, tokenLifetimeMs } from '../trust/token';
 import type { CallCredentials } from '../trust/trust';
-import type { OutgoingBatch } from './codec';
 import { muxDefinition, renewMethod, unsentBytesMax, windowBytes, windowItems } from './protocol';
 
-export type StreamDuplex = ClientDuplexStream<OutgoingBatch, Batch>;
+export type StreamDuplex = ClientDuplexStream<BatchInput, Batch>;
 
 /** So that the token is accepted by a server whose clock is ahead. */
 const tokenRenewedAfterMs = tokenLifetimeMs - clockSkewMs;
