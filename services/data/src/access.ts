@@ -66,7 +66,7 @@ export const dataAccess = {
   ],
   // Deleting a blob is a write that deletes its document.
   blobs: ['changeDocument', 'commitUpload', 'getCommit', 'store'],
-  // Who can close writes can keep those that are paid from being done.
+  // closeWrite can prevent a paid write from being committed.
   payments: ['closeWrite'],
   tasks: ['getCommit', 'getJob'],
 } as const satisfies AccessTo<DataDefinition>;

@@ -51,7 +51,7 @@ const operatorKeyRule = `at least ${operatorKeyLengthMin} characters are needed`
 export const gatewayConfig = z.object({
   HOST: z.string().min(1).default('127.0.0.1'),
   PORT: whole(0, 65_535).default(8080),
-  /** How clients reach the gateway; absent: what each request says of that. */
+  /** How clients reach the gateway; without it the gateway believes each request. */
   PUBLIC_URL: publicUrl.optional(),
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
   /** The key of the operator, or the file that has it. */
@@ -77,26 +77,28 @@ export const gatewayConfig = z.object({
   /** Answers of which a step is compressed at once, each in a thread of Node's pool. */
   COMPRESSION_CONCURRENCY: whole(1, 128).default(2),
   MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
-  /** Bytes of request bodies and of answers that the process holds at once, … */
-  /** Requests to one service that wait to be sent; beyond, further ones are refused. */
+  /** Bytes of requests to one service that may wait to be sent; further ones are refused. */
   CALL_BUFFER_BYTES: whole(1024 ** 2, 64 * 1024 ** 3).default(64 * 1024 ** 2),
+  /** Bytes of request bodies and answers that the process holds at the same time. */
   BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
-  /** … the parts of it that one app and one client address may hold, … */
+  /** The share of BODY_BUDGET_BYTES that one app may hold. */
   APP_BUDGET_PERCENT: whole(1, 100).default(50),
+  /** The share of BODY_BUDGET_BYTES that one client address may hold. */
   CLIENT_BUDGET_PERCENT: whole(1, 100).default(50),
-  /** … and the part that only bodies of up to 64 KiB may take. */
+  /** The share of BODY_BUDGET_BYTES that is reserved for bodies of up to 64 KiB. */
   SMALL_BODY_RESERVE_PERCENT: whole(0, 50).default(12),
   /** Requests worked on at once, blobs apart; as many again may wait for `QUEUE_TIMEOUT_MS`. */
   CONCURRENCY: whole(1, 100_000).default(512),
   QUEUE_TIMEOUT_MS: whole(0, 60_000).default(1_000),
   /** Short requests of one app worked on at once while requests of other apps come too. */
   APP_CONCURRENCY: whole(1, 100_000).default(16),
-  /** Uploads of blobs under way at once, and as many downloads, … */
+  /** Uploads of blobs at the same time, and as many downloads. */
   STREAM_CONCURRENCY: whole(1, 100_000).default(256),
-  /** … the parts of each that one app and one client address may have, … */
+  /** The share of uploads, and of downloads, that one app may have. */
   STREAM_APP_PERCENT: whole(1, 100).default(75),
+  /** The share of uploads, and of downloads, that one client address may have. */
   STREAM_CLIENT_PERCENT: whole(1, 100).default(25),
-  /** … and the least rate of each, in each period of so long. */
+  /** The least rate of a transfer, measured over UPLOAD_GRACE_MS or DOWNLOAD_GRACE_MS. */
   TRANSFER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(1_024),
   UPLOAD_GRACE_MS: whole(250, 3_600_000).default(20_000),
   DOWNLOAD_GRACE_MS: whole(250, 3_600_000).default(60_000),
@@ -107,14 +109,14 @@ export const gatewayConfig = z.object({
   HEAD_TIMEOUT_MS: whole(1_000, 600_000).default(10_000),
   /** Time in which the body of a request, blobs apart, must have come. */
   BODY_TIMEOUT_MS: whole(100, 600_000).default(30_000),
-  /** The least rate of such a body, in each period of so long. */
+  /** The least rate of the body of a request, measured over BODY_GRACE_MS. */
   BODY_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(1_024),
   BODY_GRACE_MS: whole(250, 600_000).default(5_000),
-  /** Bodies that have not arrived, in total, and of one app and of one client address. */
+  /** Bodies that have not arrived yet: in total, for one app and for one client address. */
   WAITING_BODIES: whole(1, 1_000_000).default(1_024),
   WAITING_BODIES_PER_APP: whole(1, 1_000_000).default(512),
   WAITING_BODIES_PER_CLIENT: whole(1, 1_000_000).default(512),
-  /** The least rate at which an answer is read, in each period of so long. */
+  /** The least rate at which a client reads an answer, measured over READER_GRACE_MS. */
   READER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(4_096),
   READER_GRACE_MS: whole(250, 600_000).default(20_000),
   /** Connections at once; beyond, idle ones are closed first. */

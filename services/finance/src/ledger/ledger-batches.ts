@@ -64,7 +64,7 @@ export class LedgerBatches {
       // Of a batch whose outcome is unknown, each part may have been applied: one by one, nothing would be known
       // sooner.
       if (groups.length === 1 || isUnavailable(error)) throw error;
-      // Postgres refuses what we took for sound. It undid the whole batch; one by one, only the one at fault fails.
+      // A command passed our validation, and Postgres rejected it with the whole batch. Applied singly, it fails alone.
       this.options.log.error(
         { err: error, groups: groups.length },
         'a batch of the ledger failed, it is applied singly',

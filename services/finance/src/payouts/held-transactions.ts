@@ -14,7 +14,7 @@ export interface HeldTransaction {
   timeoutHeight: bigint;
   /** Null: a block may still include it, as far as is known. */
   absentHeight: bigint | null;
-  /** What it sends; null: nothing any more. */
+  /** The kind of the payments in it; null when it has none any more. */
   kind: 'payouts' | 'deductions' | 'sweeps' | null;
   /** How many of them. */
   count: bigint;

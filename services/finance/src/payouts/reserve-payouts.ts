@@ -22,7 +22,7 @@ export interface PayoutRequest {
   amount?: bigint | undefined;
   /** Of this payout only. Undefined: that of the settings. */
   destination?: string | undefined;
-  /** Of an application that is gone: what is locked is paid out too, and its smallest payout does not count. */
+  /** The application was deleted: its locked money is paid out too, and no minimum applies. */
   isLast?: boolean;
 }
 

@@ -17,7 +17,7 @@ export interface TransferSettings {
   TRANSFER_MIN_BYTES_PER_SECOND: number;
 }
 
-/** An upload whose client has sent nothing for so long is the one that is waited for. */
+/** An upload is stalled after this long without bytes. */
 const stalledAfterMs = 500;
 
 /** The uploads and the downloads of blobs under way: how many there may be, and how slow their clients. */

@@ -138,8 +138,8 @@ async function payByKey(
 }
 
 /**
- * Errors of what was looked at, and not done. Others may come after it was done, or from a repeated call whose first
- * time did it.
+ * Errors that are raised before an operation has any effect. Any other may come after the effect, or from a repetition
+ * of a call that had it.
  */
 const refusals: ReadonlySet<string> = new Set(['INVALID_ARGUMENT', 'FAILED_PRECONDITION', 'ALREADY_EXISTS']);
 const isRefusal = (error: unknown): boolean => error instanceof ServiceError && refusals.has(error.code);

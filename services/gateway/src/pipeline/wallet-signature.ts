@@ -30,8 +30,8 @@ export const isWalletSigned = (headers: IncomingHttpHeaders): boolean =>
   headers['x-signature'] !== undefined || headers['x-wallet-address'] !== undefined;
 
 /**
- * The signature in the headers X-Wallet-Address, X-Timestamp, X-Signature and X-Pubkey. It is of now and of the address
- * if it is valid, which is still to be checked. Throws UNAUTHENTICATED.
+ * The signature in the headers X-Wallet-Address, X-Timestamp, X-Signature and X-Pubkey. Checks timestamp and address
+ * only; the caller must verify the signature itself. Throws UNAUTHENTICATED.
  */
 export function readWalletSignature(headers: IncomingHttpHeaders, nowMs = Date.now()): WalletSignature {
   const address = one(headers['x-wallet-address'], 'X-Wallet-Address');

@@ -79,8 +79,8 @@ export function tooLittleFor(settings: OfferSettings, { amountUtia, networks }: 
 }
 
 /**
- * New quotes for what a purchase costs now, by each method whose asset has a rate, on the networks that take so little
- * and that its application takes.
+ * New quotes for the present price of a purchase: one for each method whose asset has a rate, on the networks whose
+ * minimum it reaches and which its application accepts.
  */
 export async function offersFor(settings: OfferSettings, purchase: Purchase): Promise<Offer[]> {
   const terms = {

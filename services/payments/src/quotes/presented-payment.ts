@@ -19,7 +19,7 @@ export interface PresentedSettings {
   verifier: Verifier;
 }
 
-/** A payment that pays for a request, by what it contains. */
+/** A payment whose content pays for a request. */
 export interface PresentedPayment {
   offer: Offer;
   verified: VerifiedPayment;
@@ -132,7 +132,7 @@ function namesTransaction(payment: JsonObject): boolean {
   return payload instanceof Map && payload.has('txHash');
 }
 
-/** How a payment is verified that takes the network itself; undefined for one that is verified by what it contains. */
+/** The verification by the network, for a payment whose content alone does not prove it; undefined for others. */
 function verifiedByNetwork(network: QuotedNetwork, payment: JsonObject) {
   if (network.verifySent && namesTransaction(payment)) return network.verifySent.bind(network);
   return hasUserKey(payment) && network.verifyKey ? network.verifyKey.bind(network) : undefined;

@@ -21,7 +21,7 @@ const rotateEveryMs = 3_600_000;
 export interface QuoteKeys {
   /** The one that new quotes are made with. */
   current(): Promise<Buffer>;
-  /** Those of quotes that are still good for something, that one first. */
+  /** All keys whose quotes may still be presented, the current key first. */
   accepted(): Promise<readonly Buffer[]>;
 }
 

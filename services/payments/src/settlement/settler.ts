@@ -50,7 +50,7 @@ export class Settler {
 
   /**
    * Throws UNAVAILABLE while no further claim may be taken: those under way ask the nodes of the networks again and
-   * again. One network of several has half of the places, so that one on which nothing ends leaves the others theirs.
+   * again. With several networks, each may use at most half of the slots, so that a stalled one cannot starve the others.
    */
   assertFree(network: string): void {
     const { networks, runningMax = usualRunningMax } = this.options;

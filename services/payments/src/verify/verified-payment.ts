@@ -1,6 +1,6 @@
 import type { ServiceError } from '@granary/shared/errors';
 
-/** A payment that meets its requirements by what it contains. */
+/** A payment whose content meets its requirements. */
 export interface VerifiedPayment {
   /** The address, as the payment writes it. */
   payer: string;
