@@ -10,8 +10,8 @@ import { openTrust } from '@granary/shared/trust/trust';
 import { Transfers } from '@granary/gateway/admission/transfers';
 import { BlobProxy } from '@granary/gateway/blob-proxy/proxy';
 import { limitMs } from '@granary/testing/speed';
-import { blobsConfig, type BlobsConfig } from '../../src/config';
-import { startBlobs } from '../../src/service';
+import { blobsConfig, type BlobsConfig } from '@granary/blobs/config';
+import { startBlobs } from '@granary/blobs/service';
 import { appId, collection, uploadGrant } from './bench';
 import { commitsInMemory } from './commits';
 
