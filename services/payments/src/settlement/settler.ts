@@ -50,7 +50,8 @@ export class Settler {
 
   /**
    * Throws UNAVAILABLE while no further claim may be taken: those under way ask the nodes of the networks again and
-   * again. With several networks, each may use at most half of the slots, so that a stalled one cannot starve the others.
+   * again. With several networks, each may use at most half of the slots, so that a stalled one cannot starve the
+   * others.
    */
   assertFree(network: string): void {
     const { networks, runningMax = usualRunningMax } = this.options;
