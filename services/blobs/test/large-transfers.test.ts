@@ -13,8 +13,8 @@ import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;
 /**
- * What a transfer may add to the process, whatever its size: buffers of sockets and disk, and garbage not collected
- * yet.
+ * A transfer of any size may add so much to the process, because buffers of sockets and disk stay for a while, and
+ * garbage is collected late.
  */
 const growthMaxBytes = 150 * mebibyte;
 

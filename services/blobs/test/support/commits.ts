@@ -8,7 +8,7 @@ import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Handlers } from '@granary/shared/rpc/types';
 
 /**
- * What happens to the next calls: with `lostAs` they commit, and the caller gets that code; an error is a definite no.
+ * Decides how the next calls end: with `lostAs` they commit and the caller gets that code; an error is a definite no.
  */
 export type Mood = 'well' | { lostAs: StatusName } | 'down' | ServiceError;
 

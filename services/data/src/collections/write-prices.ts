@@ -17,8 +17,8 @@ import { readPricesOfIndexes } from './operation-prices';
 const valuedBytesMax = 1024 * 1024;
 
 /**
- * What the price of a write depends on: its size, the indexed fields, and what the app asks. The size is that of the
- * body as it was sent, or of the file. Throws APP_NOT_FOUND, VALIDATION_FAILED, LIMIT_EXCEEDED for a body above 1 MiB
+ * Computes the price of a write from its size, the indexed fields and what the app asks. The size is that of the body
+ * as it was sent, or of the file. Throws APP_NOT_FOUND, VALIDATION_FAILED, LIMIT_EXCEEDED for a body above 1 MiB
  * where a `price` index counts its values.
  */
 export async function getWritePrices(db: Queryable, request: WritePricesRequest): Promise<WritePrices> {

@@ -61,8 +61,8 @@ export interface DerivedSource {
   /** Called once for each state of a collection, not for each batch. */
   rowsOf(collection: CollectionRef): readonly DerivedRows[];
   /**
-   * What is derived from these collections does not follow their changes any more, from this transaction on, which
-   * holds the lock of the head. The revision of the catalog grows.
+   * Lets derived rows of these collections no longer follow their changes, from this transaction on, which holds the
+   * lock of the head. The revision of the catalog grows.
    */
   abandon(tx: Connection, app: App, collections: readonly CollectionRef[]): Promise<void>;
 }

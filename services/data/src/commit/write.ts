@@ -26,7 +26,7 @@ export interface WriteLink {
   link: Link;
   documents: readonly PreparedDocument[];
   /**
-   * What each of the documents becomes: where the write does not know it but wants to, it is set once they are written.
+   * The new version of each document. A write that does not know it but asks for it gets it once they are written.
    */
   versions?: readonly NewVersion[];
 }

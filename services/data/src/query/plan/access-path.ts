@@ -43,8 +43,8 @@ export interface AccessPath {
   /** With that text: the row with the state of the relation, where it has one. */
   state?: SharedRow;
   /**
-   * What is read instead where this cannot give the page, which the values of a request decide, or the rows that are
-   * read.
+   * The path that is read instead where this one cannot give the page, which depends on the values of a request, or on
+   * the rows that are read.
    */
   alternative: AccessPath | undefined;
 }

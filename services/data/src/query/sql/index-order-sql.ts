@@ -20,7 +20,8 @@ export interface IndexPlace {
 /** A range of one Postgres index that has some of the rows of an order, as they come there. */
 export interface IndexBranch {
   /**
-   * Where it begins at the end of the index, and where it begins behind a place, which comparing with that says too.
+   * The conditions of a scan that begins at the end of the index, and of one that begins behind a place, to which the
+   * comparison with the place belongs as well.
    */
   conditions: readonly Sql[];
   conditionsBehind: readonly Sql[];
