@@ -76,6 +76,8 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
   const { pool, log, storage, trust, onStop } = context;
   await removeAbandonedDocuments({ pool, skillsDirectory: config.SKILLS_DIRECTORY });
   const rootKey = await context.wait(() => openConfiguredKey(config, context));
+  const countries = await openCountryNetworks(config, context);
+  onStop(() => countries?.stop());
   const published = createSignal();
   const outbox = readableBy(
     ['blobs', 'finance', 'tasks'],
@@ -125,8 +127,6 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
   });
   const maintenance = startMaintenance(config, { pool, log, derived: afterPlan.removals, sweeper }, notify);
   onStop(() => maintenance.stop());
-  const countries = await openCountryNetworks(config, context);
-  onStop(() => countries?.stop());
   return {
     implementations: [{ definition: dataDefinition, handlers, access: dataAccess }, outbox],
     checks: { views: brokenViewsCheck(pool) },

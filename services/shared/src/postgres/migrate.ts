@@ -48,8 +48,13 @@ export async function readRepeatables(directory: string): Promise<Migration[]> {
  */
 export async function migrate(pool: Pool, directory: string): Promise<void> {
   await applyMigrations(pool, 'service', await readMigrations(directory));
-  for (const migration of await readRepeatables(directory)) {
-    await retriedTransaction(pool, (tx) => applyRepeatable(tx, migration), { statementTimeoutMs, statementsPerText });
+  await applyRepeatables(pool, await readRepeatables(directory));
+}
+
+/** Applies those repeatable migrations whose text the database has not had. The others must have been applied. */
+export async function applyRepeatables(pool: Pool, repeatables: readonly Migration[]): Promise<void> {
+  for (const repeatable of repeatables) {
+    await retriedTransaction(pool, (tx) => applyRepeatable(tx, repeatable), { statementTimeoutMs, statementsPerText });
   }
 }
 

@@ -4,7 +4,7 @@ import { busMigrations } from '../bus/migrations';
 import { idempotencyMigrations } from '../idempotency/migrations';
 import {
   applyMigrations,
-  migrate,
+  applyRepeatables,
   missingMigrations,
   missingRepeatables,
   readMigrations,
@@ -54,11 +54,11 @@ async function sourcesOf({ migrations, bus, idempotency }: Schema): Promise<Arra
 /** Brings a database up to its schema. Repeatable, and safe beside other copies that do the same. */
 export async function migrateSchema(pool: Pool, schema: Schema): Promise<void> {
   for (const [source, migrations] of await sourcesOf(schema)) {
-    if (source === 'service') await migrate(pool, schema.migrations);
-    else await applyMigrations(pool, source, migrations);
+    await applyMigrations(pool, source, migrations);
     // Later migrations may append events.
     if (source === 'bus') await prepareOutbox(pool);
   }
+  await applyRepeatables(pool, await readRepeatables(schema.migrations));
 }
 
 /**
