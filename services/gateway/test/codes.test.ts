@@ -9,11 +9,6 @@ const root = join(__dirname, '../../..');
 /** Reasons that no client sees, with why. */
 const internal: Record<string, string> = {
   CALL_REFUSED: 'between services; a caller gets INTERNAL',
-  ...Object.fromEntries(
-    ['ACCOUNT_NOT_FOUND', 'AMOUNT_OUT_OF_RANGE', 'TRANSFER_ID_TAKEN', 'SAME_ACCOUNT']
-      .concat('UNIT_MISMATCH', 'HOLD_NOT_FOUND', 'HOLD_ENDED', 'HOLD_EXCEEDED', 'HOLD_EXPIRED', 'EXPIRY_PASSED')
-      .map((reason) => [reason, 'of the ledger, which no route reaches yet']),
-  ),
 };
 
 /** Where the reason is among the arguments of what makes a ServiceError. */
