@@ -105,7 +105,9 @@ export const rooms = {
     'spending',
   ],
   tasks: [],
-  local: ['postgres', 'start', 'stack', 'backup', 'verify'],
+  local: ['postgres', 'processes', 'start'],
+  operator: ['program', 'chains', 'backup', 'commands'],
+  stack: ['tools', 'programs', 'kafka', 'minio'],
 };
 
 export const leaves = {
@@ -135,14 +137,17 @@ const importedIn = {
   kafkajs: 'services/shared/src/kafka/',
   minio: 'services/blobs/src/stores/s3/client\\.ts$',
   '@opentelemetry/[^/]+': 'services/shared/src/telemetry/sdk\\.ts$',
-  pg: 'services/(shared/src/postgres|data/src/postgres|testing/src|local/src)/',
+  pg: 'services/(shared/src/postgres|data/src/postgres|testing/src|local/src|operator/src/backup)/|^deploy/stack/src/containers\\.ts$',
   express: 'services/gateway/src/',
   '(tiny-)?secp256k1': 'services/shared/src/money/secp256k1\\.ts$',
 };
 
-const inRoom = (name, room) => `^services/${name}/src/${room}/[^/]+$`;
+/** The folder of a package. */
+export const folderOf = (name) => `${name === 'stack' ? 'deploy' : 'services'}/${name}`;
+
+const inRoom = (name, room) => `^${folderOf(name)}/src/${room}/[^/]+$`;
 const leavesOf = (name) =>
-  `^services/${name}/src/(${[...(leaves[name] ?? ['config']), 'gen/.+'].join('|')})\\.(ts|json)$`;
+  `^${folderOf(name)}/src/(${[...(leaves[name] ?? ['config']), 'gen/.+'].join('|')})\\.(ts|json)$`;
 
 const downward = Object.entries(rooms).flatMap(([name, floors]) => [
   ...floors.slice(0, -1).map((room, at) => ({
@@ -154,24 +159,26 @@ const downward = Object.entries(rooms).flatMap(([name, floors]) => [
   {
     name: `${name}-roof-is-not-imported`,
     severity: 'error',
-    from: { path: `^services/${name}/src/.+/` },
-    to: { path: `^services/${name}/src/[^/]+$`, pathNot: leavesOf(name) },
+    from: { path: `^${folderOf(name)}/src/.+/` },
+    to: { path: `^${folderOf(name)}/src/[^/]+$`, pathNot: leavesOf(name) },
   },
   {
     name: `${name}-leaves-import-leaves`,
     severity: 'error',
     from: { path: leavesOf(name), pathNot: '/gen/' },
-    to: { path: `^services/${name}/src/`, pathNot: leavesOf(name) },
+    to: { path: `^${folderOf(name)}/src/`, pathNot: leavesOf(name) },
   },
   {
     name: `${name}-folder-is-a-listed-room`,
     severity: 'error',
     from: {},
-    to: { path: `^services/${name}/src/.+/`, pathNot: [...floors.map((room) => inRoom(name, room)), leavesOf(name)] },
+    to: { path: `^${folderOf(name)}/src/.+/`, pathNot: [...floors.map((room) => inRoom(name, room)), leavesOf(name)] },
   },
 ]);
 
-const services = Object.keys(rooms).filter((name) => name !== 'shared' && name !== 'local');
+/** What runs the services, or is run for them, each above those before it. */
+const upperFloors = ['local', 'operator', 'stack'];
+const services = Object.keys(rooms).filter((name) => name !== 'shared' && !upperFloors.includes(name));
 
 export default {
   forbidden: [
@@ -181,27 +188,42 @@ export default {
     {
       name: 'what-runs-imports-no-tests',
       severity: 'error',
-      from: { path: '^services/' },
+      from: { path: '^(services|deploy)/' },
       to: { path: '^services/(testing|e2e)/' },
     },
     {
       name: 'services-meet-over-the-network',
-      comment: 'Only services/local, which starts them all in one process, imports services.',
+      comment: 'Only services/local, which starts them all in one process, and what is above it import services.',
       severity: 'error',
       from: { path: `^services/(${services.join('|')}|shared)/src/` },
-      to: { path: `^services/(${services.join('|')}|local)/src/`, pathNot: '^services/$1/' },
+      to: { path: `^services/(${services.join('|')})/src/`, pathNot: '^services/$1/' },
+    },
+    ...upperFloors.map((name, floor) => ({
+      name: `${name}-is-imported-from-above`,
+      severity: 'error',
+      from: { path: '^(services|deploy)/', pathNot: upperFloors.slice(floor).map((above) => `^${folderOf(above)}/`) },
+      to: { path: `^${folderOf(name)}/` },
+    })),
+    {
+      name: 'what-the-image-carries-imports-no-local',
+      comment: 'scripts/image/application.mjs carries these; services/local has a Postgres of its own.',
+      severity: 'error',
+      from: {
+        path: '^services/operator/src/(program/|commands/(dead-letters|ledger-verify|payouts|topics)\\.ts$)',
+      },
+      to: { path: '^services/(local|operator/src/(backup|chains))/' },
     },
     ...Object.entries(importedIn).map(([library, place]) => ({
       name: `${library}-is-imported-in-one-place`,
       severity: 'error',
-      from: { path: '^services/', pathNot: `^${place}` },
+      from: { path: '^(services|deploy)/', pathNot: `^${place}` },
       to: { path: `node_modules/${library}/` },
     })),
   ],
   options: {
     tsPreCompilationDeps: true,
     doNotFollow: { path: 'node_modules' },
-    exclude: { path: '^services/[^/]+/(dist|test)/|\\.test\\.ts$' },
+    exclude: { path: '^(services|deploy)/[^/]+/(dist|test)/|\\.test\\.ts$' },
     enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['source', 'require', 'node', 'default'] },
   },
 };

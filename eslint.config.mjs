@@ -2,10 +2,12 @@ import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
 // kafkajs, minio and the OpenTelemetry SDK are used in one file each.
-const wrapped = ['kafkajs', 'minio', '@opentelemetry/*', '@grpc/*'];
+const wrapped = ['kafkajs', '/minio', '@opentelemetry/*', '@grpc/*'];
 const wrappedMessage = 'Only services/shared may import this, and services/blobs/src/stores the client of S3.';
 // What a suite of the front door would load the services with.
-const services = ['blobs', 'data', 'finance', 'payments', 'tasks', 'local'].map((name) => `@granary/${name}/**`);
+const services = ['blobs', 'data', 'finance', 'payments', 'tasks', 'local', 'operator', 'stack'].map(
+  (name) => `@granary/${name}/**`,
+);
 
 export default tseslint.config(
   {
@@ -61,7 +63,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['services/**/*.ts'],
+    files: ['services/**/*.ts', 'deploy/**/*.ts'],
     extends: [tseslint.configs.recommendedTypeChecked],
     languageOptions: { parserOptions: { project: 'services/tsconfig.json', tsconfigRootDir: import.meta.dirname } },
     rules: {
@@ -78,7 +80,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['services/*/src/**/*.ts'],
+    files: ['services/*/src/**/*.ts', 'deploy/*/src/**/*.ts'],
     ignores: ['**/*.test.ts'],
     rules: {
       'max-lines': ['error', { max: 350 }],
@@ -104,7 +106,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['services/{local,testing,e2e}/**/*.ts', '**/*.test.ts', '**/test/**/*.ts'],
+    files: ['services/{local,operator,testing,e2e}/**/*.ts', 'deploy/**/*.ts', '**/*.test.ts', '**/test/**/*.ts'],
     rules: { 'no-console': 'off' },
   },
 );

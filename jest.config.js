@@ -16,8 +16,8 @@ function suitesNotOnStack() {
 }
 
 const common = {
-  roots: ['<rootDir>/services'],
-  modulePathIgnorePatterns: ['<rootDir>/services/[^/]+/dist/'],
+  roots: ['<rootDir>/services', '<rootDir>/deploy'],
+  modulePathIgnorePatterns: ['<rootDir>/(services|deploy)/[^/]+/dist/'],
   transform: {
     '\\.ts$': [
       '@swc/jest',
@@ -45,7 +45,7 @@ module.exports = {
   // A worker above this size is replaced before its next suite.
   workerIdleMemoryLimit: '800MB',
   projects: [
-    { ...common, displayName: 'unit', testMatch: ['<rootDir>/services/*/src/**/*.test.ts'] },
+    { ...common, displayName: 'unit', testMatch: ['<rootDir>/{services,deploy}/*/src/**/*.test.ts'] },
     { ...common, displayName: 'service', testMatch: suitesIn('*/test') },
     { ...common, displayName: 'front', testMatch: suitesIn(...folders.map((folder) => `e2e/${folder}`)) },
     // Those of these suites that are on a process per service, Kafka and MinIO in this run, see

@@ -8,7 +8,7 @@ const chart = path.join(root, 'charts/granary');
 
 async function write() {
   const { callersOf } = await import('@granary/shared/trust/services');
-  const { prepareChartTools } = await import('@granary/local/stack/chart-tools');
+  const { prepareChartTools } = await import('@granary/stack/tools/chart-tools');
   const lines = Object.entries(callersOf).map(([service, callers]) => `${service}: [${callers.join(', ')}]\n`);
   const head = '# The callers of each service. Made by `npm run chart` from services/shared/src/trust/services.ts.\n';
   writeFileSync(path.join(chart, 'files/callers.yaml'), head + lines.join(''));

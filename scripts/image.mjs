@@ -51,7 +51,7 @@ async function main() {
     throw new Error('Images can be built on Linux only; elsewhere use deploy/image/Dockerfile.');
   const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
   const here = process.env.INIT_CWD ?? process.cwd();
-  await prepare();
+  await prepare('services/operator');
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
   const output = path.resolve(here, values.output ?? `granary-${version}.tar`);
   const reference = values.name ?? `granary:${version}`;

@@ -7,37 +7,37 @@ import { phase } from './phase.mjs';
 
 const common = ['--ignore-scripts', '--no-audit', '--no-fund'];
 
-/** The arguments of `npm ci` for what runs and what builds it, without the tools of the tests. */
-const runPackages = ['--omit=dev', '--workspace=services/local'];
+/** The workspace that `npm start` runs. Its packages include what translates it. */
+const startWorkspace = 'services/local';
 
 const lockPollMs = 200;
 
 /**
- * Installs the packages of the lock file that are missing: `run` for what runs and builds, `all` for the tests too,
- * which satisfies both. Install scripts of packages are not run: none is needed, and an npm that blocks them must not
- * prevent the start.
+ * Installs the packages of the lock file that are missing: those of `workspace` and of the workspaces that it depends
+ * on, or `all`, with the tools of the tests, which satisfy every workspace. Install scripts of packages are not run:
+ * none is needed, and an npm that blocks them must not prevent the start.
  */
-export async function installWhenNeeded(root, say, packages = 'all') {
-  if (missingPlaces(root, packages).length === 0) return;
+export async function installWhenNeeded(root, say, workspace = 'all') {
+  if (missingPlaces(root, workspace).length === 0) return;
   await alone(root, say, async () => {
-    if (missingPlaces(root, packages).length > 0)
-      await phase(say, 'Installing packages', () => install(root, packages));
+    if (missingPlaces(root, workspace).length > 0)
+      await phase(say, 'Installing packages', () => install(root, workspace));
   });
 }
 
-async function install(root, packages) {
-  // What runs may be in use at this moment, so what the tests need is added to it. Otherwise npm makes the folder anew.
-  const command = missingPlaces(root, 'run').length === 0 ? ['install', '--no-save'] : ['ci'];
+async function install(root, workspace) {
+  // What runs may be in use at this moment, so what others need is added to it. Otherwise npm makes the folder anew.
+  const command = missingPlaces(root, startWorkspace).length === 0 ? ['install', '--no-save'] : ['ci'];
   // Who has the tools of the tests keeps them.
-  const isAll = packages === 'all' || hasTools(root);
-  await npm(root, [...command, ...common, ...(isAll ? ['--include=dev'] : runPackages)]);
+  const isAll = workspace === 'all' || hasTools(root);
+  await npm(root, [...command, ...common, ...(isAll ? ['--include=dev'] : ['--omit=dev', `--workspace=${workspace}`])]);
 }
 
 /** Compares npm's record of its last install with the lock file; packages for other platforms may be absent. */
-function missingPlaces(root, packages) {
+function missingPlaces(root, workspace) {
   const lock = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')).packages;
   const installed = installedPackages(root);
-  const places = packages === 'all' ? Object.keys(lock) : placesOfRun(lock);
+  const places = workspace === 'all' ? Object.keys(lock) : placesOf(lock, workspace);
   return places.filter((place) => {
     if (!place.includes('node_modules/')) return false;
     const { version, integrity, optional, link } = lock[place];
@@ -57,8 +57,8 @@ const hasTools = (root) => {
 const installedPackages = (root) =>
   JSON.parse(readIfThere(path.join(root, 'node_modules/.package-lock.json')) ?? '{"packages":{}}').packages;
 
-/** The places in a lock file of what `npm start` needs: `services/local`, whose packages include what translates it. */
-function placesOfRun(lock) {
+/** The places in a lock file of what a workspace needs. */
+function placesOf(lock, workspace) {
   const places = new Set();
   const add = (place) => {
     if (places.has(place)) return;
@@ -70,7 +70,7 @@ function placesOfRun(lock) {
       if (needed !== undefined) add(needed);
     }
   };
-  add('node_modules/@granary/local');
+  add(workspace);
   return [...places];
 }
 

@@ -15,22 +15,16 @@ export function checkNode() {
 
 /**
  * Translates the flags of an npm script into environment variables, which the services read. `flags` maps each flag to
- * its variable, or to the variable and its value for a flag without a value; `<directory>` maps the positional
- * argument, if there is one. Returns false after printing the help.
+ * its variable, or to the variable and its value for a flag without a value. Returns false after printing the help.
  */
 export function readFlags(script, args, flags, help) {
-  // npm changes to the project's folder and passes the user's directory; relative paths refer to the latter.
-  const here = (process.env.npm_lifecycle_event === script && process.env.INIT_CWD) || process.cwd();
+  const here = userDirectory(script);
   if (args.some((arg) => arg === '--help' || arg === '-h')) {
     console.log(help);
     return false;
   }
   for (let i = 0; i < args.length; i++) {
     const [flag, ...rest] = args[i].split('=');
-    if (!flag.startsWith('-') && '<directory>' in flags) {
-      process.env[flags['<directory>']] = path.resolve(here, args[i]);
-      continue;
-    }
     if (!(flag in flags)) {
       throw new Error(`Unknown option ${args[i]}. The options are ${Object.keys(flags).join(', ')} and --help.`);
     }
@@ -44,6 +38,14 @@ export function readFlags(script, args, flags, help) {
   if (process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(here, process.env.DATA_DIR);
   readEnvFile();
   return true;
+}
+
+/**
+ * The directory that relative paths of a user refer to. npm changes to the project's folder for a script, and passes
+ * the directory in which it was started.
+ */
+export function userDirectory(script) {
+  return (process.env.npm_lifecycle_event === script && process.env.INIT_CWD) || process.cwd();
 }
 
 /** Checked here to name the flag; the service would name the variable, and only after a build. */
@@ -91,19 +93,19 @@ export function readEnvFile() {
 }
 
 /**
- * Installs the packages and builds the programs where that is not done yet, and says so. `packages`: `run` for those of
- * the services, `all` for those of the tests too; all of them satisfy `run`.
+ * Installs the packages of a workspace and of those that it depends on, and builds them, where that is not done yet,
+ * and says so. `workspace` is its folder, or `all`, which has the tools of the tests too.
  */
-export async function prepare(packages = 'run') {
+export async function prepare(workspace) {
   // The default data directory is in the project, regardless of the current directory.
   process.chdir(root);
   if (process.env.npm_lifecycle_event) endWithNpm();
   // Imported late, because an older Node could not load these modules.
   const { installWhenNeeded } = await import('./install.mjs');
   const say = (text) => console.error(text);
-  await installWhenNeeded(root, say, packages);
+  await installWhenNeeded(root, say, workspace);
   const { transpile } = await import('./transpile.mjs');
-  await transpile(root, say);
+  await transpile(root, say, workspace);
 }
 
 /**

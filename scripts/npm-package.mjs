@@ -9,7 +9,7 @@ import { npm } from './npm.mjs';
  * kept in the cache. Throws an error if the package is not the one with this digest. Needs a built checkout.
  */
 export async function fileOfPackage({ name, version, integrity }, file) {
-  const { installOnce } = await import('@granary/local/stack/cache');
+  const { installOnce } = await import('@granary/stack/tools/cache');
   const folder = await installOnce(`${name}-${version}`, async (staging) => {
     await npm(staging, ['pack', '--silent', '--prefer-offline', `${name}@${version}`]);
     const archive = path.join(staging, `${name}-${version}.tgz`);

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { cruise } from 'dependency-cruiser';
-import configuration, { leaves, rooms } from '../.dependency-cruiser.mjs';
+import configuration, { folderOf, leaves, rooms } from '../.dependency-cruiser.mjs';
 import { drawRooms } from './rooms/drawing.mjs';
 
 const help = `Checks that imports go downward through the rooms listed in .dependency-cruiser.mjs, and draws them.
@@ -14,7 +14,7 @@ const picture = path.join(root, 'docs/rooms.svg');
 
 /** Where a file of the sources is: `{ name, room }`; undefined for one of another place. */
 function placeOf(file) {
-  const found = /^services\/([^/]+)\/src\/(?:(.+)\/)?([^/]+)\.ts$/.exec(file);
+  const found = /^(?:services|deploy)\/([^/]+)\/src\/(?:(.+)\/)?([^/]+)\.ts$/.exec(file);
   if (!found) return undefined;
   const [, name, folder, base] = found;
   if (folder !== undefined) return { name, room: folder.startsWith('gen') ? 'leaves' : folder };
@@ -46,7 +46,7 @@ async function main(args) {
   if (args.includes('--help')) return console.log(help);
   process.chdir(root);
   const { output } = await cruise(
-    Object.keys(rooms).map((name) => `services/${name}/src`),
+    Object.keys(rooms).map((name) => `${folderOf(name)}/src`),
     { ...configuration.options, ruleSet: { forbidden: configuration.forbidden }, validate: true },
   );
   for (const violation of output.summary.violations) console.log(describeViolation(violation));

@@ -35,8 +35,8 @@ const flags = {
 async function stack() {
   checkNode();
   if (!readFlags('stack', process.argv.slice(2), flags, help)) return;
-  await prepare();
-  await import(pathToFileURL(path.join(root, 'services/local/dist/stack/main.js')).href);
+  await prepare('deploy/stack');
+  await import(pathToFileURL(path.join(root, 'deploy/stack/dist/main.js')).href);
 }
 
 stack().catch((error) => {

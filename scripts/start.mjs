@@ -22,7 +22,7 @@ async function start() {
   checkNode();
   if (!readFlags('start', process.argv.slice(2), flags, help)) return;
   await checkAddress();
-  await prepare();
+  await prepare('services/local');
 
   // Ctrl-C arrives twice, from the terminal and through npm. Until the services handle signals the first one ends us;
   // after that they stop once, and these listeners keep the second one from interrupting the stop.

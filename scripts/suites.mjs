@@ -8,6 +8,10 @@ const root = path.dirname(import.meta.dirname);
 /** @type {Map<string, string[]>} */
 const importsOf = new Map();
 
+/** The folder of the package `@granary/<name>`. @param {string} name */
+const folderOf = (name) =>
+  (existsSync(path.join(root, 'deploy', name, 'package.json')) ? 'deploy' : 'services') + `/${name}`;
+
 /**
  * The files of this repository that a file imports. @param {string} file its path from the root, as are those returned
  */
@@ -19,7 +23,7 @@ function readImports(file) {
   const loading = text.replace(/^import type [^;]*;/gm, '');
   const imports = [...loading.matchAll(/(?:from|import|require)\s*\(?\s*'(\.|@granary\/)([^']+)'/g)].flatMap(
     ([, start, rest = '']) => {
-      const ofPackage = rest.replace(/^(\w+)/, 'services/$1/src');
+      const ofPackage = rest.replace(/^(\w+)/, (name) => `${folderOf(name)}/src`);
       const target = start === '.' ? path.join(path.dirname(file), `.${rest}`) : ofPackage;
       const candidates = [`${target}.ts`, target].filter((each) => path.extname(each) !== '');
       return candidates.filter((each) => existsSync(path.join(root, each))).slice(0, 1);
@@ -42,7 +46,9 @@ export function reachedFrom(suite, isFollowed = () => true) {
 
 /** All suites, as paths from the root of the repository. */
 export function listSuites() {
-  const files = readdirSync(path.join(root, 'services'), { recursive: true }).map((file) => `services/${String(file)}`);
+  const files = ['services', 'deploy'].flatMap((folder) =>
+    readdirSync(path.join(root, folder), { recursive: true }).map((file) => `${folder}/${String(file)}`),
+  );
   return files.filter((file) => file.endsWith('.test.ts') && !/\/(dist|node_modules)\//.test(file)).sort();
 }
 

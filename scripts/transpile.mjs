@@ -25,20 +25,43 @@ const options = {
 const unused = /\.test\.ts$|\.d\.ts$|^gen\//;
 
 /**
- * Translates `src` of every service to JavaScript in `dist`, and copies its JSON, without judging types, which
- * `npm run types` does. Only files that have changed are written, each by a rename, and what has no source is deleted:
- * a build that was killed is completed by the next one, and two at once do not disturb each other. Throws an error that
- * lists all files that are no TypeScript.
+ * Translates `src` of every workspace to JavaScript in `dist`, or of `workspace` and of those that it depends on, and
+ * copies its JSON, without judging types, which `npm run types` does. Only files that have changed are written, each by
+ * a rename, and what has no source is deleted: a build that was killed is completed by the next one, and two at once do
+ * not disturb each other. Throws an error that lists all files that are no TypeScript.
  */
-export async function transpile(root, say = () => {}) {
-  const services = readdirSync(path.join(root, 'services'))
-    .map((name) => path.join(root, 'services', name))
-    .filter((service) => existsSync(path.join(service, 'src')));
-  const outputs = services.flatMap((service) => outputsOf(service));
+export async function transpile(root, say = () => {}, workspace = 'all') {
+  const names = workspace === 'all' ? listWorkspaces(root) : workspacesOf(root, workspace);
+  const workspaces = names
+    .map((name) => path.join(root, name))
+    .filter((folder) => existsSync(path.join(folder, 'src')));
+  const outputs = workspaces.flatMap((folder) => outputsOf(folder));
   const stale = outputs.filter(({ isCurrent }) => !isCurrent());
   if (stale.length > 0) await phase(say, 'Building', () => writeAll(stale));
   const wanted = new Set(outputs.flatMap(({ files }) => files));
-  for (const service of services) removeOthers(path.join(service, 'dist'), wanted);
+  for (const folder of workspaces) removeOthers(path.join(folder, 'dist'), wanted);
+}
+
+const isWorkspace = (root, folder) => existsSync(path.join(root, folder, 'package.json'));
+
+/** The workspaces, as paths from the root. `deploy` has other folders too. */
+const listWorkspaces = (root) =>
+  ['services', 'deploy']
+    .filter((folder) => existsSync(path.join(root, folder)))
+    .flatMap((folder) => readdirSync(path.join(root, folder)).map((name) => `${folder}/${name}`))
+    .filter((folder) => isWorkspace(root, folder));
+
+/** A workspace and those that it depends on, as paths from the root. */
+function workspacesOf(root, workspace) {
+  const workspaces = new Set([workspace]);
+  for (const each of workspaces) {
+    const { dependencies } = JSON.parse(readFileSync(path.join(root, each, 'package.json'), 'utf8'));
+    for (const name of Object.keys(dependencies).filter((dependency) => dependency.startsWith('@granary/'))) {
+      const folders = ['services', 'deploy'].map((folder) => name.replace('@granary', folder));
+      workspaces.add(folders.find((folder) => isWorkspace(root, folder)));
+    }
+  }
+  return [...workspaces];
 }
 
 function writeAll(outputs) {
@@ -53,14 +76,14 @@ function writeAll(outputs) {
   if (problems.length > 0) throw new Error(`the build failed:\n${problems.join('\n\n')}`);
 }
 
-/** What belongs into the folder `dist` of a service: `{ files, isCurrent, write }` for each source. */
-function outputsOf(service) {
-  return readdirSync(path.join(service, 'src'), { recursive: true, withFileTypes: true })
+/** The contents of the folder `dist` of a workspace: `{ files, isCurrent, write }` for each source. */
+function outputsOf(workspace) {
+  return readdirSync(path.join(workspace, 'src'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && /\.(ts|json)$/.test(entry.name))
     .map((entry) => path.join(entry.parentPath, entry.name))
-    .filter((source) => !unused.test(path.relative(path.join(service, 'src'), source).replaceAll(path.sep, '/')))
+    .filter((source) => !unused.test(path.relative(path.join(workspace, 'src'), source).replaceAll(path.sep, '/')))
     .map((source) => {
-      const target = path.join(service, 'dist', path.relative(path.join(service, 'src'), source));
+      const target = path.join(workspace, 'dist', path.relative(path.join(workspace, 'src'), source));
       return source.endsWith('.ts') ? program(source, target.replace(/ts$/, 'js')) : copy(source, target);
     });
 }

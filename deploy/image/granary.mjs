@@ -6,12 +6,15 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 const root = path.dirname(fileURLToPath(import.meta.url));
 const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
 
+const operator = 'services/operator/dist/main.js';
+
+/** The file of each tool, its sentence in the list, and the arguments that come before those of the caller. */
 const tools = {
-  topics: ['scripts/bus-topics.mjs', 'creates the topics that are missing in Kafka'],
-  'dead-letters': ['scripts/dead-letters.mjs', 'lists and replays events that a consumer could not apply'],
+  topics: [operator, 'creates the topics that are missing in Kafka', 'topics'],
+  'dead-letters': [operator, 'lists and replays events that a consumer could not apply', 'dead-letters'],
   seed: ['services/finance/dist/main.js', 'makes the seed of the wallets in KEY_FILE, or prints one', 'seed'],
-  payouts: ['scripts/payouts.mjs', 'shows payouts that wait for a person'],
-  'ledger-verify': ['scripts/ledger-verify.mjs', 'derives every balance from the entries of the ledger'],
+  payouts: [operator, 'shows payouts that wait for a person', 'payouts'],
+  'ledger-verify': [operator, 'derives every balance from the entries of the ledger', 'ledger-verify'],
   smoke: ['smoke.mjs', 'stores and reads a document through a gateway'],
 };
 

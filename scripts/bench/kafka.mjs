@@ -1,7 +1,7 @@
 import path from 'node:path';
-import { prepareKafka, startKafka } from '@granary/local/stack/kafka-broker';
-import { beginRun } from '@granary/local/stack/runs';
-import { MissingToolError } from '@granary/local/stack/tools';
+import { prepareKafka, startKafka } from '@granary/stack/kafka/broker';
+import { beginRun } from '@granary/stack/programs/runs';
+import { MissingToolError } from '@granary/stack/tools/tools';
 import { serve } from './child.mjs';
 
 /** A Kafka of its own; it ends with this process. */

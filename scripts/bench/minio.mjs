@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises';
-import { prepareMinio, startMinio } from '@granary/local/stack/minio-server';
-import { beginRun } from '@granary/local/stack/runs';
+import { prepareMinio, startMinio } from '@granary/stack/minio/server';
+import { beginRun } from '@granary/stack/programs/runs';
 import { serve } from './child.mjs';
 
 /** A MinIO of its own, built first if necessary. It ends with this process. */

@@ -42,7 +42,7 @@ export async function readOptions(args, environment) {
   const here = (given.npm_lifecycle_event && given.INIT_CWD) || '.';
   if (given.DATA_DIR) given.DATA_DIR = path.resolve(here, given.DATA_DIR);
   // The rest of the demo uses the built services; this changes the current directory.
-  await prepare();
+  await prepare('services/local');
   if (url !== undefined && app !== undefined) return { url, app, key };
   const found = await findDemoApp(given, url);
   return { url: url ?? found.url, app: app ?? found.app, key: key ?? found.key };
@@ -50,7 +50,7 @@ export async function readOptions(args, environment) {
 
 /** The demo app of a Granary running here: the one at `url`, the one on the given data directory, or any. */
 async function findDemoApp(given, url) {
-  const { isAlive } = await built('stack/processes.js');
+  const { isAlive } = await built('processes/processes.js');
   const directories = await dataDirectories(given);
   const running = [];
   const unreadable = [];

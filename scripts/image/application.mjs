@@ -5,7 +5,12 @@ import { npm } from '../npm.mjs';
 import { listPackages } from './packages.mjs';
 
 const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
-const scripts = ['bus-topics', 'dead-letters', 'ledger-verify', 'payouts'];
+const carried = [...services, 'shared', 'operator'].map((name) => `services/${name}`);
+/** What of `services/operator` imports no `services/local`, which has a Postgres of its own. */
+const operatorCommands = ['dead-letters', 'ledger-verify', 'payouts', 'topics'];
+const operatorPrograms = ['main.js', 'operator.js', 'commands.js', 'program'].concat(
+  operatorCommands.map((name) => `commands/${name}.js`),
+);
 /** Files of packages that no program reads. */
 const unread = /\.(d\.[cm]?ts|[cm]?ts|map|md|markdown|flow|tsbuildinfo)$|^\.package-lock\.json$/i;
 
@@ -27,12 +32,18 @@ export async function stageApplication(root, target, others = []) {
     if (existsSync(migrations)) cpSync(migrations, path.join(to, 'migrations'), { recursive: true });
   }
   cpSync(path.join(root, 'protos'), path.join(target, 'protos'), { recursive: true });
-  mkdirSync(path.join(target, 'scripts'));
-  for (const name of scripts) copy(root, target, `scripts/${name}.mjs`);
+  stageOperator(root, target);
   for (const name of ['granary.mjs', 'smoke.mjs'])
     cpSync(path.join(root, 'deploy/image', name), path.join(target, name));
   copy(root, target, 'LICENSE');
   writeFileSync(path.join(target, 'sbom.spdx.json'), `${JSON.stringify(list, undefined, 1)}\n`);
+}
+
+/** Its packages are those of the services, so npm need not install them. */
+function stageOperator(root, target) {
+  const [from, to] = [root, target].map((folder) => path.join(folder, 'services/operator/dist'));
+  for (const program of operatorPrograms)
+    cpSync(path.join(from, program), path.join(to, program), { recursive: true, filter: isProgram });
 }
 
 const copy = (root, target, file) => cpSync(path.join(root, file), path.join(target, file));
@@ -43,16 +54,19 @@ const isProgram = (file) => !/\.test\.|\.d\.ts$|\.map$/.test(file);
 async function installPackages(root, target) {
   mkdirSync(target, { recursive: true });
   for (const file of ['package.json', 'package-lock.json']) copy(root, target, file);
-  for (const name of readdirSync(path.join(root, 'services'), { withFileTypes: true })) {
-    if (name.isDirectory()) copy(root, target, `services/${name.name}/package.json`);
+  const workspaces = ['services', 'deploy'].flatMap((folder) =>
+    readdirSync(path.join(root, folder)).map((name) => `${folder}/${name}`),
+  );
+  for (const folder of workspaces) {
+    if (existsSync(path.join(root, folder, 'package.json'))) copy(root, target, `${folder}/package.json`);
   }
-  const workspaces = services.map((name) => `--workspace=services/${name}`);
   const flags = ['--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'];
-  await npm(target, ['ci', ...flags, ...workspaces]);
-  for (const name of ['local', 'testing', 'e2e']) {
-    rmSync(path.join(target, 'services', name), { recursive: true });
-    rmSync(path.join(target, 'node_modules/@granary', name), { force: true });
+  await npm(target, ['ci', ...flags, ...services.map((name) => `--workspace=services/${name}`)]);
+  for (const folder of workspaces.filter((each) => !carried.includes(each))) {
+    rmSync(path.join(target, folder), { recursive: true, force: true });
+    rmSync(path.join(target, 'node_modules/@granary', path.basename(folder)), { force: true });
   }
+  rmSync(path.join(target, 'deploy'), { recursive: true });
   rmSync(path.join(target, 'node_modules/.bin'), { recursive: true, force: true });
 }
 

@@ -70,8 +70,8 @@ export class ApiServer {
  * and `failed`, as the proof in a cluster does.
  */
 export async function proveOnApiServer(root, { say, signal }) {
-  const { cacheFolder } = await import('@granary/local/stack/cache');
-  const { prepareChartTools } = await import('@granary/local/stack/chart-tools');
+  const { cacheFolder } = await import('@granary/stack/tools/cache');
+  const { prepareChartTools } = await import('@granary/stack/tools/chart-tools');
   const { choosePorts } = await import('@granary/local/ports');
   const definitions = await prepareChartTools(say);
   const directory = await makeDirectory();

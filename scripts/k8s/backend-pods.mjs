@@ -17,7 +17,7 @@ const propertiesFolder = '/etc/kafka';
  * Returns what the proofs use of Postgres, with the databases of the services.
  */
 export async function startBackendPods(cluster, { directory, programs, root, say }) {
-  const { prepareMinio } = await import('@granary/local/stack/minio-server');
+  const { prepareMinio } = await import('@granary/stack/minio/server');
   await loadPostgres(cluster, { programs, directory });
   await loadKafka(cluster, { installation: await findKafka(say), directory });
   await loadProgram(cluster, { program: await prepareMinio(say), directory });
@@ -34,8 +34,8 @@ export async function awaitBackendPods(cluster) {
 }
 
 async function findKafka(say) {
-  const { beginRun } = await import('@granary/local/stack/runs');
-  const { prepareKafka } = await import('@granary/local/stack/kafka-broker');
+  const { beginRun } = await import('@granary/stack/programs/runs');
+  const { prepareKafka } = await import('@granary/stack/kafka/broker');
   const run = await beginRun();
   try {
     return await prepareKafka(run, say);
@@ -45,9 +45,9 @@ async function findKafka(say) {
 }
 
 async function kafkaResources() {
-  const { brokerProperties, jvmOptions } = await import('@granary/local/stack/kafka-files');
-  const { classPath } = await import('@granary/local/stack/kafka-install');
-  const { scramRecord } = await import('@granary/local/stack/kafka-scram');
+  const { brokerProperties, jvmOptions } = await import('@granary/stack/kafka/files');
+  const { classPath } = await import('@granary/stack/kafka/install');
+  const { scramRecord } = await import('@granary/stack/kafka/scram');
   const place = { port: kafkaPort, controllerPort: 9093, data: '/data/kafka', credentials: kafkaSecret };
   const properties = brokerProperties({ ...place, listenHost: '0.0.0.0', advertisedHost: 'kafka' });
   const file = `${propertiesFolder}/server.properties`;

@@ -24,7 +24,7 @@ export async function backUp(proof, { directory, say }) {
   const { cluster } = proof;
   const archive = path.join(directory, 'tools.tar');
   const reference = `${image.registry}/${image.repository}:${image.tag}`;
-  const { findPostgresTools, preparePythonTools } = await import('@granary/local/stack/python-tools');
+  const { findPostgresTools, preparePythonTools } = await import('@granary/stack/tools/python-tools');
   const bin = await findPostgresTools(await preparePythonTools(say));
   await writeToolsImage(archive, { reference, bin, directory });
   await cluster.load(archive);

@@ -43,7 +43,7 @@ export class Cluster {
   }
 
   async up() {
-    const { identify } = await import('@granary/local/stack/processes');
+    const { identify } = await import('@granary/local/processes/processes');
     await this.removeAbandoned();
     mkdirSync(this.state, { recursive: true });
     writeFileSync(path.join(this.state, 'owner'), identify(process.pid));
@@ -55,7 +55,7 @@ export class Cluster {
    * succeed.
    */
   async removeAbandoned() {
-    const { isAbandoned } = await import('@granary/local/stack/processes');
+    const { isAbandoned } = await import('@granary/local/processes/processes');
     mkdirSync(this.home, { recursive: true });
     for (const name of readdirSync(this.home)) {
       const state = path.join(this.home, name);

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { pipeline } from 'node:stream/promises';
-import { baseBackup } from '@granary/local/backup/base-backup';
+import { baseBackup } from '@granary/operator/backup/base-backup';
 import pg from 'pg';
 
 const [connectionString, folder] = process.argv.slice(2);

@@ -8,7 +8,7 @@ const foreignMs = 86_400_000;
 
 /** Makes a folder for temporary files that any account may read, and removes those of processes that were killed. */
 export async function makeDirectory() {
-  const { identify, isAbandoned } = await import('@granary/local/stack/processes');
+  const { identify, isAbandoned } = await import('@granary/local/processes/processes');
   const parent = os.tmpdir();
   for (const name of readdirSync(parent).filter((each) => each.startsWith(prefix))) {
     const folder = path.join(parent, name);

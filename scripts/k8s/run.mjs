@@ -54,7 +54,7 @@ const steps = [
     title: 'the demo through an ingress',
     ofThisRelease: true,
     run: async (proof, parts) => {
-      const { prepareTraefik } = await import('@granary/local/stack/cluster-tools');
+      const { prepareTraefik } = await import('@granary/stack/tools/cluster-tools');
       return demoThroughIngress(proof, { ...parts, traefik: await prepareTraefik(parts.say) });
     },
   },
@@ -77,7 +77,7 @@ const steps = [
     title: 'autoscaling',
     ofThisRelease: true,
     run: async (proof, { directory, say }) => {
-      const { prepareMetricsServer } = await import('@granary/local/stack/cluster-tools');
+      const { prepareMetricsServer } = await import('@granary/stack/tools/cluster-tools');
       await startMetricsServer(proof.cluster, { directory, program: await prepareMetricsServer(say) });
       return autoscale(proof);
     },
@@ -119,7 +119,7 @@ const steps = [
   {
     title: 'Helm 3',
     run: async (proof, { say }) => {
-      const { prepareHelm3 } = await import('@granary/local/stack/cluster-tools');
+      const { prepareHelm3 } = await import('@granary/stack/tools/cluster-tools');
       return proof.withHelm(await prepareHelm3(say));
     },
   },
@@ -227,9 +227,9 @@ function sayTotal({ isShort, startedMs, warmMs, say }) {
 const secondsSince = (beganMs) => ((performance.now() - beganMs) / 1_000).toFixed(0);
 
 async function findTools(say) {
-  const { cacheFolder } = await import('@granary/local/stack/cache');
-  const { prepareMinio } = await import('@granary/local/stack/minio-server');
-  const { prepareChartTools } = await import('@granary/local/stack/chart-tools');
+  const { cacheFolder } = await import('@granary/stack/tools/cache');
+  const { prepareMinio } = await import('@granary/stack/minio/server');
+  const { prepareChartTools } = await import('@granary/stack/tools/chart-tools');
   const { findBinaries } = await import('@granary/local/postgres/binaries');
   const { callersOf } = await import('@granary/shared/trust/services');
   const cache = await cacheFolder();
@@ -247,7 +247,7 @@ async function findTools(say) {
 
 /** The folder of the release before; undefined if its sources are missing, and may be. */
 async function findReleaseBefore(say) {
-  const { prepareReleaseBefore } = await import('@granary/local/stack/release-before');
+  const { prepareReleaseBefore } = await import('@granary/stack/tools/release-before');
   try {
     return await prepareReleaseBefore(say);
   } catch (error) {

@@ -45,7 +45,7 @@ export async function runTests(run, { isCached, changes }) {
  */
 export async function compileKubernetes(signal) {
   if (process.getuid?.() !== 0) return;
-  const { cacheFolder } = await import('@granary/local/stack/cache');
+  const { cacheFolder } = await import('@granary/stack/tools/cache');
   const env = { ...process.env, KUBE_HOME: path.join(await cacheFolder(), 'kube') };
   const build = ['setpriv', '--pdeathsig', 'KILL', 'bash', path.join(root, 'deploy/kube/build.sh')];
   await runChild('nice', ['-n', '19', ...build], { env, signal }).catch(() => undefined);

@@ -110,7 +110,7 @@ export async function runRotation(run, changed, untilMs) {
   console.log('\n── proofs in rotation');
   const commits = Number(askGit('rev-list', '--count', 'HEAD') ?? 0);
   // What starts processes does so from what is built of all sources.
-  const concernsAll = changed.some((file) => /^services\/\w+\/src\//.test(file));
+  const concernsAll = changed.some((file) => /^(services|deploy)\/\w+\/src\//.test(file));
   await runShards(run, rotate(listShards(), readRecords(ledger()), commits), untilMs, (suite) =>
     suite.includes('/e2e/') && concernsAll ? true : [...reachedFrom(suite)].some((file) => changed.includes(file)),
   );

@@ -20,7 +20,7 @@ const root = path.dirname(path.dirname(import.meta.dirname));
 const minutes = (/** @type {number} */ ms) => (ms / 60_000).toFixed(1);
 
 /** `services/data/test/views.test.ts` is `data/views`. @param {string} suite */
-export const shortName = (suite) => suite.replace(/^services\/(e2e\/)?|(test|src)\/|\.test\.ts$/g, '');
+export const shortName = (suite) => suite.replace(/^(services|deploy)\/(e2e\/)?|(test|src)\/|\.test\.ts$/g, '');
 
 /** A stack without the lines of packages, such as jest, and of this runner. @param {string} text */
 const ownLines = (text) => text.replace(/^ +at (.*(node_modules|suite-runner)|new Promise ).*\n?/gm, '');

@@ -19,7 +19,7 @@ const root = path.dirname(path.dirname(import.meta.dirname));
  * themselves
  */
 async function installStack(options) {
-  const { installParts } = await import('@granary/local/stack/install');
+  const { installParts } = await import('@granary/stack/install');
   const missing = Object.entries(await installParts(console.log, options));
   if (missing.length === 0) return;
   if (process.env.REQUIRE_STACK === '1') throw new Error(missing.map(([, reason]) => reason).join('\n'));
@@ -35,7 +35,7 @@ async function installStack(options) {
 async function describeRun() {
   const { commitSeed, seedVariable } = await import('@granary/testing/seeds');
   const { measureProcessor, measureSlowness, slownessVariable } = await import('@granary/testing/speed');
-  const { cacheFolder } = await import('@granary/local/stack/cache');
+  const { cacheFolder } = await import('@granary/stack/tools/cache');
   const changes = findChanges();
   process.env[seedVariable] ??= commitSeed();
   process.env[slownessVariable] ??= measureSlowness().toFixed(1);

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { superuserUrl } from '@granary/testing/database';
 import { describeWith, pythonForTests } from '@granary/testing/stack';
-import { findPostgresTools } from '@granary/local/stack/python-tools';
+import { findPostgresTools } from '@granary/stack/tools/python-tools';
 import { databaseServices } from '@granary/local/start/constellation';
 import { newApp, send } from '../support/granary';
 import { startGranary } from '../support/own-granary';

@@ -9,6 +9,7 @@ import { tasksConfig } from '@granary/tasks/config';
 import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
 import { eventuallyResolves } from '@granary/testing/eventually';
+import { builtProgram } from '@granary/testing/programs';
 import { superuserUrl } from '@granary/testing/database';
 import { databaseServices } from '@granary/local/start/constellation';
 import { asCaller, changingRequests, settleMoney } from '../support/changing-requests';
@@ -120,9 +121,8 @@ describeWithPsql(describe)('the databases and roles of deploy/postgres.sql', () 
     await writeFile(DATABASE_PASSWORD_FILE, url.password);
     url.password = '';
     const env = { PATH: process.env['PATH'], DATABASE_URL: url.href, DATABASE_PASSWORD_FILE };
-    const scripts = path.join(__dirname, '../../../scripts');
-    const tool = async (name: string, ...args: string[]) =>
-      (await run(process.execPath, [path.join(scripts, `${name}.mjs`), ...args], { env })).stdout;
+    const operator = await builtProgram('operator');
+    const tool = async (...args: string[]) => (await run(process.execPath, [operator, ...args], { env })).stdout;
     try {
       expect(await tool('payouts')).toMatch(/^0 transactions are held/m);
       expect(await tool('payouts', '--resume')).toMatch(/^0 senders are resumed/);

@@ -9,9 +9,9 @@ import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
 import { isSkippedWithout } from '@granary/testing/stack';
 import { Client } from 'pg';
-import { findPython } from '@granary/local/stack/tools';
-import { readFromApi, readFromFile } from '@granary/local/verify/chain-source';
-import { exportChain, verifyChain, type KnownLink } from '@granary/local/verify/verify-chain';
+import { findPython } from '@granary/stack/tools/tools';
+import { readFromApi, readFromFile } from '@granary/operator/chains/chain-source';
+import { exportChain, verifyChain, type KnownLink } from '@granary/operator/chains/verify-chain';
 import { borrowGranary, newApp, transports, type Granary, type TestApp } from '../support/granary';
 import { spawnBuilt } from '../support/own-process';
 
@@ -252,11 +252,11 @@ describe('the verification of a chain', () => {
   test('a chain of 200,000 commits is checked in a heap that cannot hold it', async () => {
     const long = join(directory, 'long.ndjson');
     await writeSyntheticChain(long, 200_000);
-    const child = await spawnBuilt(['local', 'verify/verify-main'], {
-      ...process.env,
-      VERIFY_FROM: long,
-      NODE_OPTIONS: '--max-old-space-size=64',
-    });
+    const child = await spawnBuilt(
+      ['operator'],
+      { ...process.env, VERIFY_FROM: long, NODE_OPTIONS: '--max-old-space-size=64' },
+      ['verify'],
+    );
     let output = '';
     child.stdout!.on('data', (chunk: Buffer) => (output += chunk.toString()));
     expect(await once(child, 'close')).toEqual([0, null]);
@@ -266,7 +266,7 @@ describe('the verification of a chain', () => {
 
   test('the command exports and checks a chain, and exits with 1 where it does not fit', async () => {
     const command = async (env: Record<string, string>) => {
-      const child = await spawnBuilt(['local', 'verify/verify-main'], { ...process.env, ...env });
+      const child = await spawnBuilt(['operator'], { ...process.env, ...env }, ['verify']);
       let output = '';
       for (const stream of [child.stdout!, child.stderr!])
         stream.on('data', (chunk: Buffer) => (output += chunk.toString()));

@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process';
 import path from 'node:path';
 import { nodeFlags } from '@granary/shared/service/v8';
-import type { Run } from '@granary/local/stack/runs';
+import type { Run } from '@granary/stack/programs/runs';
 
 interface Done {
   id: number;

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Run } from '@granary/local/stack/runs';
+import type { Run } from '@granary/stack/programs/runs';
 import { databaseServices } from '@granary/local/start/constellation';
 import { templateDatabase } from '@granary/testing/database';
 import { Lender, type Place } from '@granary/testing/lender';

@@ -2,8 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { minioForTests, type TestMinio } from '@granary/testing/stack';
-import { startMinio } from '@granary/local/stack/minio-server';
-import { beginRun } from '@granary/local/stack/runs';
+import { startMinio } from '@granary/stack/minio/server';
+import { beginRun } from '@granary/stack/programs/runs';
 
 /** A server that nobody else uses, so that it may be harmed. */
 export interface OwnMinio extends Omit<TestMinio, 'program'> {

@@ -107,7 +107,7 @@ export class OwnStart {
     const { PATH, HOME, XDG_CACHE_HOME, TMPDIR } = process.env;
     const ofStack = way === 'npm run stack' ? { BUS: 'postgres', STORE: 'files' } : {};
     const env = { PATH, HOME, XDG_CACHE_HOME, TMPDIR, PORT: '0', DATA_DIR: dataDir, ...ofStack, ...settings };
-    const program = await builtProgram('local', way === 'npm run stack' ? 'stack/main' : 'main');
+    const program = await builtProgram(way === 'npm run stack' ? 'stack' : 'local');
     const { args, cwd } = typeof way === 'object' ? way : { args: [program], cwd: root };
     const child = spawn(process.execPath, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] });
     children.add(child);

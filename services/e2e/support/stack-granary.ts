@@ -5,8 +5,8 @@ import path from 'node:path';
 import type { TestKafka, TestMinio } from '@granary/testing/stack';
 import { databaseServices } from '@granary/local/start/constellation';
 import { choosePorts } from '@granary/local/ports';
-import type { LineSink } from '@granary/local/stack/programs';
-import type { Run } from '@granary/local/stack/runs';
+import type { LineSink } from '@granary/stack/programs/programs';
+import type { Run } from '@granary/stack/programs/runs';
 import {
   startGateway,
   startServices,
@@ -14,8 +14,8 @@ import {
   type RunningServices,
   type ServiceName,
   type ServicesSettings,
-} from '@granary/local/stack/services';
-import { createTopics, servicePorts } from '@granary/local/stack/stack';
+} from '@granary/stack/services';
+import { createTopics, servicePorts } from '@granary/stack/stack';
 import type { DatabaseUrls } from './granary-databases';
 import { optionsWith, type GatewaySettings, type Settings } from './granary-settings';
 import type { MeasuredGranary, OwnGranary } from './own-granary';

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { removalLockKey } from '@granary/blobs/records/removal';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
-import { makeBackup } from '@granary/local/backup/backup';
-import { restoreBackup } from '@granary/local/backup/restore';
+import { makeBackup } from '@granary/operator/backup/backup';
+import { restoreBackup } from '@granary/operator/backup/restore';
 import { withDatabase } from './backup-subject';
 import { newApp, operatorKey, type TestApp } from '../support/granary';
 import { endAllProcesses, endProcess, OwnGranary, spawnBuilt } from '../support/own-process';
@@ -166,7 +166,7 @@ describe('backup and restore', () => {
       ['SIGTERM', 0],
       ['SIGKILL', 1],
     ] as const) {
-      const child = await spawnBuilt(['local', 'backup/backup-main'], env);
+      const child = await spawnBuilt(['operator'], env, ['backup']);
       const incomplete = async () => (await readdir(target).catch(() => [])).filter((each) => /^[.]/.test(each));
       await eventually(async () => (await incomplete()).length > 0);
       await endProcess(child, kill);

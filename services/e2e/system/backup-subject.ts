@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { builtServices } from '@granary/testing/stack';
-import { startStack } from '@granary/local/stack/stack';
+import { startStack } from '@granary/stack/stack';
 import { isOnStack, operatorKey } from '../support/granary';
 import { OwnGranary } from '../support/own-process';
 

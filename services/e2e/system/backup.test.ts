@@ -6,7 +6,8 @@ import { promisify } from 'node:util';
 import { eventually, eventuallyHolds } from '@granary/testing/eventually';
 import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
-import { makeBackup } from '@granary/local/backup/backup';
+import { makeBackup } from '@granary/operator/backup/backup';
+import { serveObjects } from '@granary/stack/serve-objects';
 import { checkBlobs, checkChain, checkDocuments, heldIn, chargedFor } from './backup-checks';
 import { startSubject, withDatabase, type Subject } from './backup-subject';
 import { Traffic } from './backup-traffic';
@@ -76,6 +77,7 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
         dataDir: dirs.DATA,
         directory: dirs.BACKUPS,
         withoutSeed: false,
+        serveObjects,
         say: () => {},
         signal: new AbortController().signal,
       });

@@ -13,6 +13,7 @@ beforeEach(async () => {
   await symlink(path.join(root, 'node_modules'), path.join(checkout, 'node_modules'));
   await mkdir(at('src/inner'), { recursive: true });
   await mkdir(at('src/gen'));
+  await writeFile(at('package.json'), '{}');
   await writeFile(
     at('src/sum.ts'),
     "import { one } from './inner/one';\nexport const sum = (n: number): number => n + one;\n",

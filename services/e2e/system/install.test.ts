@@ -44,9 +44,9 @@ beforeEach(async () => {
 afterEach(() => rm(checkout, { recursive: true, force: true }));
 
 /** Installs what a start needs, or all, and returns what it says. */
-function install(packages: 'run' | 'all'): Promise<string> {
+function install(workspace: 'services/local' | 'all'): Promise<string> {
   const program = `import { installWhenNeeded } from './scripts/install.mjs';
-    await installWhenNeeded(process.cwd(), console.log, '${packages}');`;
+    await installWhenNeeded(process.cwd(), console.log, '${workspace}');`;
   const env = { PATH: process.env.PATH, npm_execpath: at('npm-cli.js') };
   return new Promise((resolve, reject) => {
     const args = ['--input-type=module', '--eval', program];
@@ -66,10 +66,10 @@ async function calls(): Promise<string[]> {
 const run = '--omit=dev --workspace=services/local';
 
 test('a start installs what runs; the tests add their tools to it, and both are content with all', async () => {
-  expect(await install('run')).toMatch(/^Installing packages …\nInstalling packages: done in \d+ s\n$/);
-  expect(await install('run')).toBe('');
+  expect(await install('services/local')).toMatch(/^Installing packages …\nInstalling packages: done in \d+ s\n$/);
+  expect(await install('services/local')).toBe('');
   await install('all');
-  expect(await install('run')).toBe('');
+  expect(await install('services/local')).toBe('');
   expect(await install('all')).toBe('');
   expect(await calls()).toEqual([`ci ${run}`, 'install --no-save --include=dev']);
 });
@@ -79,12 +79,12 @@ test('a start after a change of the lock file keeps the tools of the tests', asy
   const changed = { 'node_modules/pg': { ...ofRun['node_modules/pg'], integrity: 'sha512-other' } };
   await write('package-lock.json', { ...lock, ...changed });
   await write('all.json', { ...ofRun, ...ofTests, ...changed });
-  await install('run');
+  await install('services/local');
   expect(await calls()).toEqual(['ci --include=dev', 'ci --include=dev']);
 });
 
 test('of two commands at once one installs, and the other one waits', async () => {
-  const said = await Promise.all([install('run'), install('run')]);
+  const said = await Promise.all([install('services/local'), install('services/local')]);
   expect(await calls()).toEqual([`ci ${run}`]);
   expect(said.filter((text) => text.startsWith('Installing packages'))).toHaveLength(1);
 });
@@ -92,6 +92,6 @@ test('of two commands at once one installs, and the other one waits', async () =
 test('a command that was killed while it installed is succeeded', async () => {
   // No process has that number: it is above the maximum of Linux.
   await writeFile(at('.granary-install'), '99999999');
-  await install('run');
+  await install('services/local');
   expect(await calls()).toEqual([`ci ${run}`]);
 });

@@ -4,7 +4,7 @@ import { describeWith, isSkippedWithout, releaseBeforeForTests } from '@granary/
 import { eventually } from '@granary/testing/eventually';
 import { size } from '@granary/testing/size';
 import { operatorKey, type ListAnswer, type Task } from '../support/granary';
-import type { ServiceName } from '@granary/local/stack/services';
+import type { ServiceName } from '@granary/stack/services';
 import { services, startTwoOfEach, type TwoOfEach } from './rolling';
 import { Balanced, type Reply, type Request } from './rolling-client';
 import { openShop, type Shop } from './rolling-payments';

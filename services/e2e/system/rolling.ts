@@ -10,10 +10,10 @@ import { builtServices, kafkaForTests, minioForTests } from '@granary/testing/st
 import { limitMs } from '@granary/testing/speed';
 import { databaseServices } from '@granary/local/start/constellation';
 import { accepts, choosePorts } from '@granary/local/ports';
-import { startProgram, untilReady, type LineSink, type Program } from '@granary/local/stack/programs';
-import { beginRun } from '@granary/local/stack/runs';
-import { environments, type ServiceName, type ServicesSettings } from '@granary/local/stack/services';
-import { runTool } from '@granary/local/stack/tools';
+import { startProgram, untilReady, type LineSink, type Program } from '@granary/stack/programs/programs';
+import { beginRun } from '@granary/stack/programs/runs';
+import { environments, type ServiceName, type ServicesSettings } from '@granary/stack/services';
+import { runTool } from '@granary/stack/tools/tools';
 import { operatorKey } from '../support/granary';
 
 /** In the order in which they are replaced. */

@@ -1,5 +1,5 @@
-import { startProgram } from '@granary/local/stack/programs';
-import { beginRun } from '@granary/local/stack/runs';
+import { startProgram } from '@granary/stack/programs/programs';
+import { beginRun } from '@granary/stack/programs/runs';
 
 /** A Node to be killed: it begins a run with a program in it and says the program's process id. */
 async function hold(): Promise<void> {

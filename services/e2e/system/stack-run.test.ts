@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { limitMs } from '@granary/testing/speed';
-import { identify, isAlive } from '@granary/local/stack/processes';
+import { identify, isAlive } from '@granary/local/processes/processes';
 
 const root = path.join(__dirname, '../../..');
 const startTimeoutMs = 120_000;

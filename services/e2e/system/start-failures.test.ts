@@ -4,7 +4,7 @@ import { createServer, type AddressInfo, type Server } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { openDataDirectory } from '@granary/local/postgres/data-directory';
-import { identify } from '@granary/local/stack/processes';
+import { identify } from '@granary/local/processes/processes';
 import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { StartError } from '@granary/shared/start-error';
 import { eventually } from '@granary/testing/eventually';

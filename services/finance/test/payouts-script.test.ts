@@ -1,17 +1,15 @@
 import { execFile } from 'node:child_process';
-import { join } from 'node:path';
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { postTransfer } from './support/ledger';
+import { builtProgram } from '@granary/testing/programs';
 import { transferId } from '@granary/shared/money/transfer-id';
 import { advancePayouts } from '../src/payouts/payout-task';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool } from './support/harness';
 import { newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';
-
-const root = join(__dirname, '../../..');
 
 let pool: Pool;
 let url: string;
@@ -32,13 +30,15 @@ interface Run {
   stderr: string;
 }
 
-const runScript = (options: string[] = [], DATABASE_URL: string | undefined = url): Promise<Run> =>
-  new Promise((resolve) => {
-    const env = { ...process.env, DATABASE_URL };
-    execFile(process.execPath, [join(root, 'scripts/payouts.mjs'), ...options], { env }, (error, stdout, stderr) => {
+async function runScript(options: string[] = [], DATABASE_URL: string | undefined = url): Promise<Run> {
+  const args = [await builtProgram('operator'), 'payouts', ...options];
+  const env = { ...process.env, DATABASE_URL };
+  return new Promise((resolve) => {
+    execFile(process.execPath, args, { env }, (error, stdout, stderr) => {
       resolve({ code: error ? Number(error.code) : 0, stdout, stderr });
     });
   });
+}
 
 async function reserve(): Promise<void> {
   const requests = [{ appId: 'shop', trigger: 'manual' as const, amount: 1_000n, destination: newAddress() }];

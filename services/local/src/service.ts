@@ -12,8 +12,8 @@ import { startPostgres, type EmbeddedPostgres } from './postgres/postgres';
 import { exists } from './postgres/system-user';
 import { requireFree } from './ports';
 import { readyLines } from './start/ready';
-import { withProgress } from './stack/progress';
-import { noteRunning } from './stack/running';
+import { withProgress } from './start/progress';
+import { noteRunning } from './processes/running';
 import { keptSecret } from './start/secrets';
 
 export interface LocalOptions {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { KafkaBus } from '@granary/shared/bus/bus';
-import { discardRefused } from '@granary/shared/bus/dead-letter-requests';
+import { discardRefused } from '../src/bus/dead-letter-requests';
 import { toMessage } from '@granary/shared/bus/envelope';
 import type { KafkaMessage } from '@granary/shared/kafka/messages';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';

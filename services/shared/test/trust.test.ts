@@ -20,7 +20,7 @@ import { newCall } from '@granary/shared/rpc/types';
 import type { Logger } from '@granary/shared/logger';
 import { createAuthority, type Certificate } from '@granary/testing/certificates';
 import { callersByPath } from '@granary/shared/rpc/access';
-import { trustEnvironments } from '@granary/shared/trust/environments';
+import { trustEnvironments } from '../src/trust/environments';
 import { createGuard } from '@granary/shared/trust/guard';
 import { callersOf, serviceNames, type ServiceName } from '@granary/shared/trust/services';
 import type { TrustSettings } from '@granary/shared/trust/settings';

@@ -24,5 +24,6 @@ export async function forkProgram(
 /** The built program of a package, such as `main` or `backup/backup-main`, on what the sources say. */
 export async function builtProgram(name: string, program = 'main'): Promise<string> {
   await builtServices();
-  return join(__dirname, '..', '..', name, 'dist', `${program}.js`);
+  const folder = name === 'stack' ? 'deploy' : 'services';
+  return join(__dirname, '../../..', folder, name, 'dist', `${program}.js`);
 }

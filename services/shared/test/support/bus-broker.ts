@@ -2,8 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
-import { prepareKafka, startKafka, type Kafka } from '../../../local/src/stack/kafka-broker';
-import { beginRun } from '../../../local/src/stack/runs';
+import { prepareKafka, startKafka, type Kafka } from '@granary/stack/kafka/broker';
+import { beginRun } from '@granary/stack/programs/runs';
 
 /** The broker of one test. */
 export interface TestBroker {

@@ -1,5 +1,5 @@
 import type { KafkaBus } from '@granary/shared/bus/bus';
-import { skipFirst } from '@granary/shared/bus/dead-letter-requests';
+import { skipFirst } from '../../src/bus/dead-letter-requests';
 import { replayDeadLetters } from '@granary/shared/bus/dead-letters';
 import { PoisonEvent, type BusEvent, type Handle } from '@granary/shared/bus/inbox';
 import { append } from '@granary/shared/bus/outbox';

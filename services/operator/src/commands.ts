@@ -1,0 +1,43 @@
+import type { Command } from './program/command';
+
+export interface ListedCommand {
+  /** What it does, for the list of commands. */
+  summary: string;
+  /** Loads it alone: the image has no Postgres to restore to, and so not the packages of every command. */
+  load: () => Promise<Command>;
+}
+
+export const commands: Readonly<Record<string, ListedCommand>> = {
+  backup: {
+    summary: 'backs up all data of a data directory',
+    load: async () => (await import('@granary/operator/commands/backup')).backup,
+  },
+  restore: {
+    summary: 'restores a backup to a data directory, and verifies all of it',
+    load: async () => (await import('@granary/operator/commands/restore')).restore,
+  },
+  verify: {
+    summary: 'checks the hash chain of an app',
+    load: async () => (await import('@granary/operator/commands/verify')).verify,
+  },
+  payouts: {
+    summary: 'shows payouts that wait for a person',
+    load: async () => (await import('@granary/operator/commands/payouts')).payouts,
+  },
+  'dead-letters': {
+    summary: 'lists and replays events that a consumer could not apply',
+    load: async () => (await import('@granary/operator/commands/dead-letters')).deadLetters,
+  },
+  'ledger-verify': {
+    summary: 'derives every balance from the entries of the ledger',
+    load: async () => (await import('@granary/operator/commands/ledger-verify')).ledgerVerify,
+  },
+  secrets: {
+    summary: 'generates the secrets with which the services authenticate to each other',
+    load: async () => (await import('@granary/operator/commands/secrets')).secrets,
+  },
+  topics: {
+    summary: 'creates the topics that are missing in Kafka',
+    load: async () => (await import('@granary/operator/commands/topics')).topics,
+  },
+};
