@@ -7,7 +7,7 @@ const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
 /** Throws a sentence if this Node is older than 20.19. */
 export function checkNode() {
-  const [major, minor] = process.versions.node.split('.').map(Number);
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   if (major < 20 || (major === 20 && minor < 19)) {
     throw new Error(`Granary needs Node 20.19 or newer; this is Node ${process.versions.node}.`);
   }
@@ -17,6 +17,7 @@ export function checkNode() {
  * Translates the flags of an npm script into environment variables, which the services read. `flags` maps each flag to
  * its variable, or to the variable and its value for a flag without a value; `<directory>` maps the positional
  * argument, if there is one. Returns false after printing the help.
+ * @param {string} script @param {string[]} args @param {Record<string, string | string[]>} flags @param {string} help
  */
 export function readFlags(script, args, flags, help) {
   // npm changes to the project's folder and passes the user's directory; relative paths refer to the latter.
@@ -26,15 +27,17 @@ export function readFlags(script, args, flags, help) {
     return false;
   }
   for (let i = 0; i < args.length; i++) {
-    const [flag, ...rest] = args[i].split('=');
-    if (!flag.startsWith('-') && '<directory>' in flags) {
-      process.env[flags['<directory>']] = path.resolve(here, args[i]);
+    const arg = args[i] ?? '';
+    const [flag = '', ...rest] = arg.split('=');
+    const directory = flags['<directory>'];
+    if (!flag.startsWith('-') && typeof directory === 'string') {
+      process.env[directory] = path.resolve(here, arg);
       continue;
     }
-    if (!(flag in flags)) {
-      throw new Error(`Unknown option ${args[i]}. The options are ${Object.keys(flags).join(', ')} and --help.`);
-    }
     const [name, fixed] = [flags[flag]].flat();
+    if (name === undefined) {
+      throw new Error(`Unknown option ${arg}. The options are ${Object.keys(flags).join(', ')} and --help.`);
+    }
     if (fixed !== undefined && rest.length > 0) throw new Error(`${flag} takes no value.`);
     const value = fixed ?? (rest.length > 0 ? rest.join('=') : args[++i]);
     if (value === undefined || value === '') throw new Error(`${flag} needs a value.`);
@@ -46,11 +49,15 @@ export function readFlags(script, args, flags, help) {
   return true;
 }
 
-/** Checked here to name the flag; the service would name the variable, and only after a build. */
+/**
+ * Checked here to name the flag; the service would name the variable, and only after a build.
+ * @param {string} flag @param {string} value
+ */
 function checkPort(flag, value) {
   if (!isPort(value)) throw new Error(`${flag} must be a whole number from 0 to 65535, not ${JSON.stringify(value)}.`);
 }
 
+/** @param {string} value */
 const isPort = (value) => /^\d{1,5}$/.test(value) && Number(value) <= 65_535;
 
 /**
@@ -64,10 +71,12 @@ export async function checkAddress() {
   const server = createServer();
   try {
     await new Promise((resolve, reject) => {
-      server.once('error', reject).listen({ host, port: Number(port), exclusive: true }, resolve);
+      server.once('error', reject);
+      server.listen({ host, port: Number(port), exclusive: true }, () => resolve(undefined));
     });
   } catch (error) {
-    const why = JSON.parse(read(path.join(root, 'services/shared/src/listen-problems.json')))[error.code];
+    const { code = '' } = /** @type {NodeJS.ErrnoException} */ (error);
+    const why = JSON.parse(read(path.join(root, 'services/shared/src/listen-problems.json')))[code];
     if (why === undefined) throw error;
     throw new Error(`Cannot listen on ${host.includes(':') ? `[${host}]` : host}:${port}: ${why}`, { cause: error });
   }
@@ -82,7 +91,8 @@ export function readEnvFile() {
   try {
     process.loadEnvFile(file);
   } catch (error) {
-    throw new Error(`${file} cannot be read: ${error.message}`, { cause: error });
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`${file} cannot be read: ${why}`, { cause: error });
   }
   // The services warn of names in it that are no settings.
   process.env.GRANARY_ENV_FILE = file;
@@ -93,6 +103,7 @@ export function readEnvFile() {
 /**
  * Installs the packages and builds the programs where that is not done yet, and says so. `packages`: `run` for those of
  * the services, `all` for those of the tests too; all of them satisfy `run`.
+ * @param {'run' | 'all'} [packages]
  */
 export async function prepare(packages = 'run') {
   // The default data directory is in the project, regardless of the current directory.
@@ -100,7 +111,7 @@ export async function prepare(packages = 'run') {
   if (process.env.npm_lifecycle_event) endWithNpm();
   // Imported late, because an older Node could not load these modules.
   const { installWhenNeeded } = await import('./install.mjs');
-  const say = (text) => console.error(text);
+  const say = (/** @type {string} */ text) => console.error(text);
   await installWhenNeeded(root, say, packages);
   const { transpile } = await import('./transpile.mjs');
   await transpile(root, say);
@@ -113,7 +124,7 @@ export async function prepare(packages = 'run') {
 function endWithNpm() {
   const ancestors = () => {
     const parent = process.ppid;
-    const [, name, grandparent] = /\((.*)\) \S (\d+)/s.exec(read(`/proc/${parent}/stat`)) ?? [];
+    const [, name = '', grandparent] = /\((.*)\) \S (\d+)/s.exec(read(`/proc/${parent}/stat`)) ?? [];
     return /^(ba|da|a|z|k)?sh$/.test(name) ? `${parent} ${grandparent}` : `${parent}`;
   };
   const npm = ancestors();
@@ -125,6 +136,7 @@ function endWithNpm() {
   check.unref();
 }
 
+/** @param {string} file */
 function read(file) {
   try {
     return readFileSync(file, 'utf8');

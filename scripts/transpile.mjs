@@ -4,12 +4,17 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { isRunning } from './child.mjs';
+import { messageOf } from './errors.mjs';
 import { phase } from './phase.mjs';
+import { readIfThere } from './read-if-there.mjs';
+
+/** @typedef {{ files: string[], isCurrent: () => boolean, write: () => void }} Output What is built of one source. */
 
 const require = createRequire(import.meta.url);
 
 /**
  * As jest translates the tests (jest.config.js), but `import()` stays what Node has, and maps are files of their own.
+ * @type {import('@swc/core').Options}
  */
 const options = {
   swcrc: false,
@@ -29,6 +34,7 @@ const unused = /\.test\.ts$|\.d\.ts$|^gen\//;
  * `npm run types` does. Only files that have changed are written, each by a rename, and what has no source is deleted:
  * a build that was killed is completed by the next one, and two at once do not disturb each other. Throws an error that
  * lists all files that are no TypeScript.
+ * @param {string} root @param {(line: string) => void} [say]
  */
 export async function transpile(root, say = () => {}) {
   const services = readdirSync(path.join(root, 'services'))
@@ -41,19 +47,20 @@ export async function transpile(root, say = () => {}) {
   for (const service of services) removeOthers(path.join(service, 'dist'), wanted);
 }
 
+/** @param {Output[]} outputs */
 function writeAll(outputs) {
   const problems = outputs.flatMap(({ write }) => {
     try {
       write();
       return [];
     } catch (error) {
-      return [stripVTControlCharacters(error.message).trim()];
+      return [stripVTControlCharacters(messageOf(error)).trim()];
     }
   });
   if (problems.length > 0) throw new Error(`the build failed:\n${problems.join('\n\n')}`);
 }
 
-/** What belongs into the folder `dist` of a service: `{ files, isCurrent, write }` for each source. */
+/** What belongs into the folder `dist` of a service, for each source. @param {string} service */
 function outputsOf(service) {
   return readdirSync(path.join(service, 'src'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && /\.(ts|json)$/.test(entry.name))
@@ -65,7 +72,11 @@ function outputsOf(service) {
     });
 }
 
-/** The program's last lines name the state of its source that it was made from, so it needs no record beside it. */
+/**
+ * The program's last lines name the state of its source that it was made from, so it needs no record beside it.
+ * @param {string} source @param {string} target
+ * @returns {Output}
+ */
 function program(source, target) {
   const text = readFileSync(source, 'utf8');
   const hash = createHash('sha256').update(`${mechanism()}\n${text}`).digest('hex');
@@ -77,23 +88,25 @@ function program(source, target) {
     write: () => {
       const { transformSync } = require('@swc/core');
       const sourceFileName = path.relative(path.dirname(target), source).replaceAll(path.sep, '/');
-      const made = transformSync(text, { ...options, filename: source, sourceFileName });
+      const { code, map: mapping = '' } = transformSync(text, { ...options, filename: source, sourceFileName });
       // The program comes last: where it is, its map is.
-      install(map, made.map);
-      install(target, `${made.code.trimEnd()}\n${end}`);
+      install(map, mapping);
+      install(target, `${code.trimEnd()}\n${end}`);
     },
   };
 }
 
+/** @param {string} source @param {string} target @returns {Output} */
 function copy(source, target) {
   const text = readFileSync(source, 'utf8');
   return { files: [target], isCurrent: () => readIfThere(target) === text, write: () => install(target, text) };
 }
 
+/** @type {string | undefined} */
 let knownMechanism;
 const mechanism = () => (knownMechanism ??= JSON.stringify([require('@swc/core/package.json').version, options]));
 
-/** Writes a file by a rename, so that nobody reads a part of it. */
+/** Writes a file by a rename, so that nobody reads a part of it. @param {string} file @param {string} text */
 function install(file, text) {
   const staging = `${file}.${process.pid}.tmp`;
   mkdirSync(path.dirname(file), { recursive: true });
@@ -101,6 +114,7 @@ function install(file, text) {
   renameSync(staging, file);
 }
 
+/** @param {string} dist @param {Set<string>} wanted */
 function removeOthers(dist, wanted) {
   if (!existsSync(dist)) return;
   for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
@@ -109,17 +123,8 @@ function removeOthers(dist, wanted) {
   }
 }
 
-/** By another build, which runs at the same time. */
+/** By another build, which runs at the same time. @param {string} name */
 function isBeingWritten(name) {
   const [, pid] = /\.(\d+)\.tmp$/.exec(name) ?? [];
   return pid !== undefined && isRunning(Number(pid));
-}
-
-function readIfThere(file) {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    if (error.code === 'ENOENT') return undefined;
-    throw error;
-  }
 }

@@ -6,6 +6,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 const root = path.dirname(fileURLToPath(import.meta.url));
 const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
 
+/** @type {Record<string, [file: string, does: string, ...first: string[]]>} */
 const tools = {
   topics: ['scripts/bus-topics.mjs', 'creates the topics that are missing in Kafka'],
   'dead-letters': ['scripts/dead-letters.mjs', 'lists and replays events that a consumer could not apply'],
@@ -25,11 +26,16 @@ ${Object.entries(tools)
   .join('\n')}
 `;
 
-/** The file of a command, and the arguments that it begins with; undefined if there is no such command. */
+/**
+ * The file of a command, and the arguments that it begins with; undefined if there is no such command.
+ * @param {string} command
+ * @returns {[file: string, ...first: string[]] | undefined}
+ */
 function find(command) {
   if (services.includes(command)) return [`services/${command}/dist/main.js`];
-  if (!Object.hasOwn(tools, command)) return undefined;
-  const [file, , ...first] = tools[command];
+  const tool = Object.hasOwn(tools, command) ? tools[command] : undefined;
+  if (!tool) return undefined;
+  const [file, , ...first] = tool;
   return [file, ...first];
 }
 
@@ -39,7 +45,7 @@ if (found) {
   const [file, ...first] = found;
   const program = path.join(root, file);
   if (!existsSync(program)) throw new Error(`${program} is missing: this image is not complete`);
-  process.argv = [process.argv[0], program, ...first, ...args];
+  process.argv = [process.execPath, program, ...first, ...args];
   await import(pathToFileURL(program).href);
 } else if (command === '--help' || command === '-h') {
   console.log(usage);

@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { npm } from '../npm.mjs';
 import { listPackages } from './packages.mjs';
 
+/** @import { Piece } from './packages.mjs' */
+
 const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
 const scripts = ['bus-topics', 'dead-letters', 'ledger-verify', 'payouts'];
 /** Files of packages that no program reads. */
@@ -13,6 +15,7 @@ const unread = /\.(d\.[cm]?ts|[cm]?ts|map|md|markdown|flow|tsbuildinfo)$|^\.pack
  * Puts the built services with their production packages into the folder `target`, as they are in the image:
  * `granary.mjs`, `services/`, `protos/`, `node_modules/` and `sbom.spdx.json`, with what else is in the image. `root`
  * is a built checkout.
+ * @param {string} root @param {string} target @param {Piece[]} [others]
  */
 export async function stageApplication(root, target, others = []) {
   await installPackages(root, target);
@@ -35,11 +38,16 @@ export async function stageApplication(root, target, others = []) {
   writeFileSync(path.join(target, 'sbom.spdx.json'), `${JSON.stringify(list, undefined, 1)}\n`);
 }
 
+/** @param {string} root @param {string} target @param {string} file */
 const copy = (root, target, file) => cpSync(path.join(root, file), path.join(target, file));
 
+/** @param {string} file */
 const isProgram = (file) => !/\.test\.|\.d\.ts$|\.map$/.test(file);
 
-/** Installs what the services need at run time, from the lockfile. npm compares it with all workspaces. */
+/**
+ * Installs what the services need at run time, from the lockfile. npm compares it with all workspaces.
+ * @param {string} root @param {string} target
+ */
 async function installPackages(root, target) {
   mkdirSync(target, { recursive: true });
   for (const file of ['package.json', 'package-lock.json']) copy(root, target, file);
@@ -56,6 +64,7 @@ async function installPackages(root, target) {
   rmSync(path.join(target, 'node_modules/.bin'), { recursive: true, force: true });
 }
 
+/** @param {string} folder */
 function removeUnread(folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true, recursive: true })) {
     if (entry.isFile() && unread.test(entry.name)) rmSync(path.join(entry.parentPath, entry.name));
@@ -64,5 +73,7 @@ function removeUnread(folder) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
-  await stageApplication(root, path.resolve(process.argv[2]));
+  const target = process.argv[2];
+  if (target === undefined) throw new Error('The folder to fill is missing.');
+  await stageApplication(root, path.resolve(target));
 }
