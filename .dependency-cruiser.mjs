@@ -146,6 +146,7 @@ const importedIn = {
   '@opentelemetry/[^/]+': 'services/shared/src/telemetry/sdk\\.ts$',
   pg: 'services/(shared/src/postgres|data/src/postgres|testing/src|local/src|operator/src/backup)/|^deploy/stack/src/containers\\.ts$',
   express: 'services/gateway/src/',
+  'prom-client': 'services/shared/src/telemetry/metrics\\.ts$',
   '(tiny-)?secp256k1': 'services/shared/src/money/secp256k1\\.ts$',
 };
 
