@@ -4,18 +4,18 @@ import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { createKey, listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
 import { useSignature } from './apps/used-signatures';
 import {
-  appStats,
   createApplication,
   deleteApplication,
   getApplication,
+  getAppStats,
   listApplications,
   updateApplication,
 } from './apps/applications';
 import {
-  collectionStats,
   createCollection,
   deleteCollection,
   getCollection,
+  getCollectionStats,
   listCollections,
   setRetention,
   updateCollection,
@@ -38,18 +38,16 @@ import { getWritePrices } from './collections/write-prices';
 import { rotateDataKey } from './collections/rotate-key';
 import { createRelation } from './collections/relations';
 import { getJob } from './jobs/queue';
-import { listingRowsMax } from './listings/listing';
 import { createQuery, deleteQuery, getQuery, listQueries, type QueryLookup } from './queries/saved-queries';
 import { getOpenapi } from './openapi/openapi';
 import { deleteDataset, getDataset, listDatasets, putDataset, type DatasetContext } from './datasets/datasets';
 import { getSkills, putSkills, type SkillsContext } from './skills/skills';
-import { committerFor } from './commit/tracing';
+import { committerFor, type WriteContext } from './commit/tracing';
 import type { UsagePublisher } from './usage/publisher';
 import { changeView } from './views/change-view';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
-import type { RootKey } from './keys/root-key';
-import { queriesNeeding } from './queries/index-use';
-import { viewUsing } from './views/encrypted-sources';
+import type { EncryptionSettings } from './collections/encryption';
+import type { QueriesNeeding } from './collections/index-needs';
 import { runQuery } from './reads/run-query';
 import { readView } from './reads/read-view';
 import { commitProof } from './reads/commit-proof';
@@ -61,7 +59,7 @@ import { optimizeCollection } from './reads/optimize-collection';
 import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
 
-export interface HandlerContext extends SkillsContext, ReadContext, DatasetContext {
+export interface HandlerContext extends SkillsContext, ReadContext, DatasetContext, EncryptionSettings {
   /** What is derived from documents that are erased. */
   derived: DerivedRemovals;
   queries: QueryLookup;
@@ -69,158 +67,147 @@ export interface HandlerContext extends SkillsContext, ReadContext, DatasetConte
   usage: UsagePublisher;
   /** Who may read collections and views created without an access policy. */
   defaultRead: ReadAccess;
-  /** Undefined where no field can be encrypted. */
-  rootKey: RootKey | undefined;
+  /** Names the predefined queries that need an index. */
+  queriesNeeding: QueriesNeeding;
   storage: Pick<StorageMonitor, 'refuseWhenFull'>;
   /** Called after a change that may have put a job into the queue. */
   wakeWorker: () => void;
 }
 
-/** For changes of an app's catalog, which may also have queued a job. */
-async function changingCatalog<T>(
-  { readers, queries, wakeWorker }: HandlerContext,
-  appId: string,
-  result: Promise<T>,
-): Promise<T> {
-  try {
-    return await result;
-  } finally {
-    readers.forget(appId);
-    queries.forget(appId);
-    wakeWorker();
-  }
+type Handler<Q, T> = (request: Q, call: Call) => Promise<T>;
+
+/** Every function that handles a method has this shape, and takes of the context what it needs. */
+type Handling<Q, T> = (context: HandlerContext, request: Q, call: Call) => Promise<T>;
+
+/** The ways in which a function becomes the handler of a method. */
+function waysOf(context: HandlerContext) {
+  const plainly =
+    <Q, T>(handle: Handling<Q, T>): Handler<Q, T> =>
+    (request, call) =>
+      handle(context, request, call);
+
+  /** For changes of an app's catalog, which may also have queued a job. */
+  const changingCatalog =
+    <Q extends { appId: string }, T>(handle: Handling<Q, T>): Handler<Q, T> =>
+    async (request, call) => {
+      try {
+        return await handle(context, request, call);
+      } finally {
+        context.readers.forget(request.appId);
+        context.queries.forget(request.appId);
+        context.wakeWorker();
+      }
+    };
+
+  /** For what needs disk space. Changes that free it, or restrict access, are accepted on a full disk. */
+  const needingSpace =
+    <Q, T>(handler: Handler<Q, T>): Handler<Q, T> =>
+    async (request, call) => {
+      context.storage.refuseWhenFull();
+      return handler(request, call);
+    };
+
+  /** For writes, whose committer belongs to the trace of the call. */
+  const writing =
+    <Q, T>(handle: (writes: WriteContext, request: Q) => Promise<T>): Handler<Q, T> =>
+    (request, call) =>
+      handle({ pool: context.pool, committer: committerFor(context.committer, context.usage, call) }, request);
+
+  /** For functions that return JSON text. */
+  const asJson =
+    <Q>(handle: Handling<Q, Buffer>): Handler<Q, { json: Buffer }> =>
+    async (request, call) => ({ json: await handle(context, request, call) });
+
+  return { plainly, changingCatalog, needingSpace, writing, asJson };
 }
 
-/** For what needs disk space. Changes that free it, or restrict access, are accepted on a full disk. */
-const needingSpace =
-  <Q, T>(storage: HandlerContext['storage'], handler: (request: Q, call: Call) => Promise<T>) =>
-  async (request: Q, call: Call): Promise<T> => {
-    storage.refuseWhenFull();
-    return handler(request, call);
-  };
+type Ways = ReturnType<typeof waysOf>;
 
-type IndexMethod =
-  | 'createIndex'
-  | 'listIndexes'
-  | 'getIndex'
-  | 'rebuildIndex'
-  | 'rotateDataKey'
-  | 'deleteIndex'
-  | 'createRelation'
-  | 'getOperationPrices'
-  | 'getWritePrices';
-
-function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, IndexMethod> {
-  const { pool, fast, defaultRead, storage, rootKey } = context;
-  const encryption = { rootKey, viewUsing };
-  return {
-    createIndex: needingSpace(storage, (request, call) =>
-      changingCatalog(context, request.appId, createIndex(pool, request, call, { defaultRead, encryption })),
-    ),
-    listIndexes: (request) => listIndexes(pool, request),
-    getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
-    rebuildIndex: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, rebuildIndex(pool, request)),
-    ),
-    rotateDataKey: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, rotateDataKey(pool, request, rootKey)),
-    ),
-    deleteIndex: (request) => changingCatalog(context, request.appId, deleteIndex(pool, request, queriesNeeding)),
-    createRelation: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createRelation(pool, request)),
-    ),
-    getOperationPrices: (request) => getOperationPrices(fast, request),
-    getWritePrices: (request) => getWritePrices(fast, request),
-  };
-}
-
-type ViewMethod = 'createView' | 'changeView' | 'listViews' | 'getView' | 'deleteView' | 'refreshView';
-
-function viewHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, ViewMethod> {
-  const { defaultRead, storage } = context;
-  return {
-    createView: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createView(context, request, defaultRead)),
-    ),
-    changeView: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, changeView(context, request, defaultRead)),
-    ),
-    listViews: (request) => listViews(context, request),
-    getView: ({ appId, name }) => getView(context, appId, name),
-    deleteView: (request) => deleteView(context, request),
-    refreshView: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, refreshView(context, request)),
-    ),
-  };
-}
-
-/** Every method of the service: message → input, call, result → message. */
+/** Every method of the service. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
-  const { pool, fast, committer, usage, defaultRead, storage } = context;
+  const ways = waysOf(context);
+  return { ...storedHandlers(ways), ...derivedHandlers(ways) };
+}
+
+/** Applications with their keys, collections, documents and commits. */
+function storedHandlers({ plainly, changingCatalog, needingSpace, writing, asJson }: Ways) {
   return {
-    createApplication: needingSpace(storage, (request) => createApplication(pool, request)),
-    getApplication: ({ appId }) => getApplication(pool, appId),
-    listApplications: ({ limit, offset }) =>
-      listApplications(pool, Math.min(Math.max(limit, 1), listingRowsMax), Math.max(offset, 0)),
-    updateApplication: (request) => updateApplication(pool, request),
-    deleteApplication: (request) => changingCatalog(context, request.appId, deleteApplication(pool, request)),
-    verifyKey: ({ hash }) => verifyKey(fast, Buffer.from(hash)),
-    createKey: (request) => createKey(pool, request),
-    regenerateKey: (request) => regenerateKey(pool, request),
-    listKeys: (request) => listKeys(pool, request),
-    revokeKey: (request) => revokeKey(pool, request),
-    useSignature: (request) => useSignature(fast, request),
+    createApplication: needingSpace(plainly(createApplication)),
+    getApplication: plainly(getApplication),
+    listApplications: plainly(listApplications),
+    updateApplication: plainly(updateApplication),
+    deleteApplication: changingCatalog(deleteApplication),
+    verifyKey: plainly(verifyKey),
+    createKey: plainly(createKey),
+    regenerateKey: plainly(regenerateKey),
+    listKeys: plainly(listKeys),
+    revokeKey: plainly(revokeKey),
+    useSignature: plainly(useSignature),
 
-    createCollection: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createCollection(pool, request, defaultRead)),
-    ),
-    getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
-    listCollections: (request) => listCollections(pool, request),
-    updateCollection: (request, call) => changingCatalog(context, request.appId, updateCollection(pool, request, call)),
-    deleteCollection: (request) => changingCatalog(context, request.appId, deleteCollection(pool, request)),
-    getAppStats: ({ appId }) => appStats(pool, appId),
-    getCollectionStats: ({ appId, collection }) => collectionStats(pool, appId, collection),
-    setRetention: (request) => changingCatalog(context, request.appId, setRetention(pool, request)),
-    validateDocuments: async (request) => ({ json: await validateDocuments(pool, request) }),
+    createCollection: needingSpace(changingCatalog(createCollection)),
+    getCollection: plainly(getCollection),
+    listCollections: plainly(listCollections),
+    updateCollection: changingCatalog(updateCollection),
+    deleteCollection: changingCatalog(deleteCollection),
+    getAppStats: plainly(getAppStats),
+    getCollectionStats: plainly(getCollectionStats),
+    setRetention: changingCatalog(setRetention),
+    validateDocuments: asJson(validateDocuments),
 
-    store: (request, call) => storeDocuments(committerFor(committer, usage, call), pool, request),
-    commitUpload: (request, call) => commitUpload(committerFor(committer, usage, call), request),
-    getDocument: (request, call) => getDocument(context, request, call),
-    changeDocument: (request, call) => changeDocument(committerFor(committer, usage, call), pool, request),
-    eraseDocument: (request) => changingCatalog(context, request.appId, eraseDocument(context, request)),
-    batch: (request, call) => runBatch(committerFor(committer, usage, call), pool, request),
-    listCommits: (request, call) => listCommits(context, request, call),
-    commitProof: async (request, call) => ({ json: await commitProof(context, request, call) }),
-    getCommit: ({ ticketId }) => getCommit(fast, ticketId),
-    closeWrite: ({ ticketId }) => closeWrite(pool, ticketId),
-    listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
-    explainQuery: async (request, call) => ({ json: await explainQuery(context, request, call) }),
-    optimizeCollection: async (request) => ({ json: await optimizeCollection(context, request) }),
-    readCollection: (request, call) => readCollection(context, request, call),
+    store: writing(storeDocuments),
+    commitUpload: writing(commitUpload),
+    getDocument: plainly(getDocument),
+    changeDocument: writing(changeDocument),
+    eraseDocument: changingCatalog(eraseDocument),
+    batch: writing(runBatch),
+    listCommits: plainly(listCommits),
+    commitProof: asJson(commitProof),
+    getCommit: plainly(getCommit),
+    closeWrite: plainly(closeWrite),
+    listDocuments: asJson(listDocuments),
+    explainQuery: asJson(explainQuery),
+    optimizeCollection: asJson(optimizeCollection),
+    readCollection: plainly(readCollection),
+  };
+}
 
-    ...indexHandlers(context),
+/** What is made of collections: indexes, views, queries, texts, and the jobs that make them. */
+function derivedHandlers({ plainly, changingCatalog, needingSpace, asJson }: Ways) {
+  return {
+    createIndex: needingSpace(changingCatalog(createIndex)),
+    listIndexes: plainly(listIndexes),
+    getIndex: plainly(getIndex),
+    rebuildIndex: needingSpace(changingCatalog(rebuildIndex)),
+    rotateDataKey: needingSpace(changingCatalog(rotateDataKey)),
+    deleteIndex: changingCatalog(deleteIndex),
+    createRelation: needingSpace(changingCatalog(createRelation)),
+    getOperationPrices: plainly(getOperationPrices),
+    getWritePrices: plainly(getWritePrices),
 
-    ...viewHandlers(context),
-    readView: (request, call) => readView(context, request, call),
+    createView: needingSpace(changingCatalog(createView)),
+    changeView: needingSpace(changingCatalog(changeView)),
+    listViews: plainly(listViews),
+    getView: plainly(getView),
+    deleteView: plainly(deleteView),
+    refreshView: needingSpace(changingCatalog(refreshView)),
+    readView: plainly(readView),
 
-    createQuery: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createQuery(context, request)),
-    ),
-    listQueries: (request) => listQueries(context, request),
-    getQuery: (request) => getQuery(context, request),
-    deleteQuery: (request) => changingCatalog(context, request.appId, deleteQuery(context, request)),
-    runQuery: (request, call) => runQuery(context, request, call),
+    createQuery: needingSpace(changingCatalog(createQuery)),
+    listQueries: plainly(listQueries),
+    getQuery: plainly(getQuery),
+    deleteQuery: changingCatalog(deleteQuery),
+    runQuery: plainly(runQuery),
 
-    listDatasets: (request) => listDatasets(context, request),
-    getDataset: (request) => getDataset(context, request),
-    putDataset: needingSpace(storage, (request) => putDataset(context, request)),
-    deleteDataset: (request) => deleteDataset(context, request),
+    listDatasets: plainly(listDatasets),
+    getDataset: plainly(getDataset),
+    putDataset: needingSpace(plainly(putDataset)),
+    deleteDataset: plainly(deleteDataset),
 
-    getSkills: (request) => getSkills(context, request),
-    putSkills: needingSpace(storage, (request) => putSkills(context, request)),
+    getSkills: plainly(getSkills),
+    putSkills: needingSpace(plainly(putSkills)),
 
-    getOpenapi: async (request) => ({ json: await getOpenapi(context, request) }),
+    getOpenapi: asJson(getOpenapi),
 
-    getJob: ({ ticketId }) => getJob(pool, ticketId),
+    getJob: plainly(getJob),
   };
 }

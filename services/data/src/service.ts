@@ -50,6 +50,8 @@ import { buildViewJob } from './views/builds/build-job';
 import type { JobHandler, JobKind } from './jobs/queue';
 import { renewInstantsJob } from './views/renew-instants';
 import { buildIndexJob, giveUpBuild } from './tables/build-job';
+import { queriesNeeding } from './queries/index-use';
+import { viewUsing } from './views/encrypted-sources';
 
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
 
@@ -116,6 +118,8 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
     storage,
     defaultRead: config.DEFAULT_READ,
     rootKey,
+    viewUsing,
+    queriesNeeding,
     skillsDirectory: config.SKILLS_DIRECTORY,
     get publicUrl() {
       return overrides.publicUrl?.() ?? config.PUBLIC_URL;

@@ -67,7 +67,7 @@ beforeEach(async () => {
 afterEach(() => committer.stop());
 
 const store = (collection: string, data: object[], more: object = {}) =>
-  storeDocuments(committer, copies.pool, storeRequest(app, collection, data, more));
+  storeDocuments({ committer, pool: copies.pool }, storeRequest(app, collection, data, more));
 
 interface Change {
   id: string;

@@ -197,7 +197,7 @@ test('with a full disk a refresh is put back and waits, a drop is run, and the r
   };
   const handlers = { ...everyKind({ run: () => Promise.resolve({}) }), 'view.refresh': { run: refreshView } };
   const worker = new JobWorker({ pool, log }, handlers, 3, storage, () => {});
-  const statusOf = async (ticketId: string) => (await getJob(pool, ticketId)).status;
+  const statusOf = async (ticketId: string) => (await getJob({ pool }, { ticketId })).status;
   try {
     const refreshed = await enqueue('view.refresh');
     await eventually(() => starts === 1 && storage.isFull);
@@ -222,8 +222,10 @@ test('a job whose runs all ended with their process has failed after 25 of them,
   await pool.query(`update job set status = 'StoringData', attempts = 25, leased_until = now()`);
   const worker = new JobWorker({ pool, log }, everyKind({ run }), 1, { isFull: false }, () => {});
   try {
-    await eventually(async () => (await getJob(pool, ticketId)).status === 'Failed');
-    expect(await getJob(pool, ticketId)).toMatchObject({ error: expect.stringContaining('25 times') as string });
+    await eventually(async () => (await getJob({ pool }, { ticketId })).status === 'Failed');
+    expect(await getJob({ pool }, { ticketId })).toMatchObject({
+      error: expect.stringContaining('25 times') as string,
+    });
     expect(runs).toBe(0);
   } finally {
     await worker.stop();
@@ -246,7 +248,7 @@ test('a drop that fails more often than other jobs may is repeated until it succ
     await eventually(async () => {
       // Without the pauses between its runs.
       await pool.query('update job set not_before = null where not_before is not null');
-      return (await getJob(pool, ticketId)).status === 'Completed';
+      return (await getJob({ pool }, { ticketId })).status === 'Completed';
     });
     expect(runs).toBe(8);
   } finally {
@@ -280,7 +282,7 @@ test('a job that reports nothing for longer than its lease is not started by ano
     await eventually(async () => (await leasedUntil()) > first + 2 * leaseMs);
     expect(runs).toBe(1);
     isDone = true;
-    await eventually(async () => (await getJob(pool, ticketId)).status === 'Completed');
+    await eventually(async () => (await getJob({ pool }, { ticketId })).status === 'Completed');
   } finally {
     isDone = true;
     await Promise.all(workers.map((worker) => worker.stop()));

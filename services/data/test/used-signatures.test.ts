@@ -11,7 +11,7 @@ afterAll(() => fixture.stop());
 const never = new AbortController().signal;
 const nowSeconds = () => Math.floor(Date.now() / 1000);
 const use = (signature: Buffer, useId: string, signedAtSeconds = nowSeconds()) =>
-  useSignature(fixture.pool, { signature, signedAtSeconds: String(signedAtSeconds), useId });
+  useSignature({ fast: fixture.pool }, { signature, signedAtSeconds: String(signedAtSeconds), useId });
 const used = expect.objectContaining({ code: 'FAILED_PRECONDITION', reason: 'SIGNATURE_USED' }) as Error;
 const countStored = async () =>
   Number((await fixture.pool.query<{ count: string }>('select count(*) from used_signature')).rows[0]!.count);

@@ -13,13 +13,15 @@ import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/Veri
 import { message } from '@granary/shared/rpc/types';
 import { newId, newSecret } from '@granary/shared/ids';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { listPage } from '../listings/listing';
 import { findApp, type App } from '../catalog/app';
 import { withAppLockOnce } from '../catalog/app-lock';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { ALREADY_EXISTS } from '../catalog/names';
+import type { FastContext, PoolContext } from '../postgres/databases';
+import type { VerifyKeyRequest } from '@granary/shared/gen/granary/data/v1/VerifyKeyRequest';
 
 export const KEY_NOT_FOUND = 'KEY_NOT_FOUND';
 export const LAST_ADMIN_KEY = 'LAST_ADMIN_KEY';
@@ -106,7 +108,7 @@ const ofName = (name: string): Sql => sql`k.name = ${name}`;
 /**
  * Creates a key with a name that no key of the app has. Throws ALREADY_EXISTS, LIMIT_EXCEEDED and VALIDATION_FAILED.
  */
-export async function createKey(pool: Pool, request: CreateKeyRequest): Promise<IssuedKey> {
+export async function createKey({ pool }: PoolContext, request: CreateKeyRequest): Promise<IssuedKey> {
   requirePermissions(request.permissions);
   const change = async (tx: Connection, app: App): Promise<IssuedKey> => {
     const present = await findKey(tx, app, ofName(request.name));
@@ -125,7 +127,7 @@ export async function createKey(pool: Pool, request: CreateKeyRequest): Promise<
  * Replaces the key of a name, or creates the first one: the commit of the new one revokes the old one. Throws
  * LAST_ADMIN_KEY, LIMIT_EXCEEDED and VALIDATION_FAILED.
  */
-export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
+export async function regenerateKey({ pool }: PoolContext, request: RegenerateKeyRequest): Promise<IssuedKey> {
   if (!request.keepOmitted || request.permissions.length > 0) requirePermissions(request.permissions);
   const change = async (tx: Connection, app: App): Promise<IssuedKey> => {
     const present = await findKey(tx, app, ofName(request.name));
@@ -181,7 +183,7 @@ async function requireOtherAdmin(tx: Connection, app: App, key: Key): Promise<vo
 const withoutSecret = (issued: IssuedKey): IssuedKey => ({ ...issued, secret: '' });
 
 /** A page of the keys of an app that are not revoked, the oldest first. Throws INVALID_CURSOR. */
-export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKeysResponse> {
+export async function listKeys({ pool }: PoolContext, request: ListRequest): Promise<ListKeysResponse> {
   const app = await findApp(pool, request.appId);
   const source = {
     columns,
@@ -196,7 +198,7 @@ export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKe
 }
 
 /** Throws KEY_NOT_FOUND and LAST_ADMIN_KEY. */
-export function revokeKey(pool: Pool, request: RevokeKeyRequest): Promise<RevokeKeyResponse> {
+export function revokeKey({ pool }: PoolContext, request: RevokeKeyRequest): Promise<RevokeKeyResponse> {
   return withAppLockOnce<RevokeKeyResponse>(pool, request, async (tx, app) => {
     const present = await findKey(tx, app, sql`k.key_id = ${request.keyId}`);
     if (!present) throw notFound(KEY_NOT_FOUND, 'There is no such key');
@@ -209,11 +211,11 @@ export function revokeKey(pool: Pool, request: RevokeKeyRequest): Promise<Revoke
 const unknownKey: VerifyKeyResponse = { known: false, name: '', keyId: '', appId: '', appNumber: '0', permissions: [] };
 
 /** What a key may do, by the SHA-256 of its text: looked up by an index, so that timing reveals nothing. */
-export async function verifyKey(pool: Pool, hash: Buffer): Promise<VerifyKeyResponse> {
+export async function verifyKey({ fast }: FastContext, { hash }: VerifyKeyRequest): Promise<VerifyKeyResponse> {
   const found = await row<KeyRow>(
-    pool,
+    fast,
     sql`select ${columns} from app_key k join application a on a.number = k.app_number
-        where k.hash = ${hash} and k.revoked_at is null and a.deleted_at is null`,
+        where k.hash = ${Buffer.from(hash)} and k.revoked_at is null and a.deleted_at is null`,
   );
   if (!found) return unknownKey;
   return message<VerifyKeyResponse>({

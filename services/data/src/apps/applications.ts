@@ -12,7 +12,7 @@ import type { UpdateApplicationRequest } from '@granary/shared/gen/granary/data/
 import type { UpdateApplicationResponse } from '@granary/shared/gen/granary/data/v1/UpdateApplicationResponse';
 import { message } from '@granary/shared/rpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { execute, row, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { named, sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
@@ -20,12 +20,16 @@ import { firstKeyName, issueKey } from './app-keys';
 import { createCommitsTable } from '../chain/commit-log';
 import { genesisHash } from '../chain/hash-chain';
 import { enqueueJob } from '../jobs/queue';
-import { listingBytesMax } from '../listings/listing';
+import { listingBytesMax, listingRowsMax } from '../listings/listing';
 import { ALREADY_EXISTS, isAppId } from '../catalog/names';
 import { APP_NOT_FOUND, findApp } from '../catalog/app';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
+import type { PoolContext } from '../postgres/databases';
+import type { GetApplicationRequest } from '@granary/shared/gen/granary/data/v1/GetApplicationRequest';
+import type { AppRequest } from '@granary/shared/gen/granary/data/v1/AppRequest';
+import type { ListApplicationsRequest } from '@granary/shared/gen/granary/data/v1/ListApplicationsRequest';
 
 interface ApplicationRow {
   number: bigint;
@@ -61,7 +65,7 @@ function toApplication(found: ApplicationRow): Application {
  * application, without the secret. Throws ALREADY_EXISTS for an app_id that is or was in use.
  */
 export async function createApplication(
-  pool: Pool,
+  { pool }: PoolContext,
   request: CreateApplicationRequest,
 ): Promise<CreateApplicationResponse> {
   if (request.appId !== undefined && (!isAppId(request.appId) || request.appId.startsWith('app_'))) {
@@ -78,7 +82,7 @@ export async function createApplication(
       permissions: ['Admin', 'Read', 'Write'],
       payLimits: undefined,
     });
-    return { application: await getApplication(tx, appId), key: issued };
+    return { application: await findApplication(tx, appId), key: issued };
   };
   const withoutSecret = (made: CreateApplicationResponse) => ({ ...made, key: { ...made.key!, secret: '' } });
   return retriedTransaction(pool, (tx) => once(tx, key, () => create(tx), withoutSecret));
@@ -112,7 +116,11 @@ async function insertApplication(tx: Connection, appId: string, request: CreateA
 }
 
 /** Throws APP_NOT_FOUND. */
-export async function getApplication(db: Pool | Connection, appId: string): Promise<Application> {
+export function getApplication({ pool }: PoolContext, { appId }: GetApplicationRequest): Promise<Application> {
+  return findApplication(pool, appId);
+}
+
+async function findApplication(db: Queryable, appId: string): Promise<Application> {
   const found = await row<ApplicationRow>(
     db,
     sql`select ${columns} from application a join head h on h.app_number = a.number
@@ -123,7 +131,7 @@ export async function getApplication(db: Pool | Connection, appId: string): Prom
 }
 
 /** Sums over the collections of an app. Throws APP_NOT_FOUND. */
-export async function appStats(pool: Pool, appId: string): Promise<AppStats> {
+export async function getAppStats({ pool }: PoolContext, { appId }: AppRequest): Promise<AppStats> {
   const app = await findApp(pool, appId);
   const found = await row<{ collections: bigint; documents: bigint; bytes: bigint; height: bigint } & IndexTotals>(
     pool,
@@ -160,7 +168,12 @@ interface IndexTotals {
 const applicationBytes = 2_048;
 
 /** A page of the applications; shorter than asked for where its JSON would be too large. */
-export async function listApplications(pool: Pool, limit: number, offset: number): Promise<ListApplicationsResponse> {
+export async function listApplications(
+  { pool }: PoolContext,
+  request: ListApplicationsRequest,
+): Promise<ListApplicationsResponse> {
+  const limit = Math.min(Math.max(request.limit, 1), listingRowsMax);
+  const offset = Math.max(request.offset, 0);
   const [found, total] = await Promise.all([
     rows<ApplicationRow>(
       pool,
@@ -182,7 +195,7 @@ const networksMax = 8;
 
 /** Changes on which networks an app takes x402 payments. Throws APP_NOT_FOUND, VALIDATION_FAILED. */
 export async function updateApplication(
-  pool: Pool,
+  { pool }: PoolContext,
   request: UpdateApplicationRequest,
 ): Promise<UpdateApplicationResponse> {
   const { appId, paymentNetworks } = request;
@@ -198,7 +211,7 @@ export async function updateApplication(
     );
     // The skills document names them.
     await bumpCatalogRevision(tx, app.number);
-    return { application: await getApplication(tx, appId) };
+    return { application: await findApplication(tx, appId) };
   });
 }
 
@@ -207,7 +220,7 @@ export async function updateApplication(
  * event.
  */
 export async function deleteApplication(
-  pool: Pool,
+  { pool }: PoolContext,
   request: DeleteApplicationRequest,
 ): Promise<DeleteApplicationResponse> {
   const { appId } = request;

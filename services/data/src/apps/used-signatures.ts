@@ -3,6 +3,7 @@ import type { UseSignatureRequest } from '@granary/shared/gen/granary/data/v1/Us
 import type { UseSignatureResponse } from '@granary/shared/gen/granary/data/v1/UseSignatureResponse';
 import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import type { FastContext } from '../postgres/databases';
 
 export const SIGNATURE_USED = 'SIGNATURE_USED';
 
@@ -15,10 +16,10 @@ const forgottenAtOnce = 1_000;
  * Uses a signature for the request `use_id`, which may ask again; it is committed when this resolves. Throws
  * SIGNATURE_USED for another request, and for a signature that is too old to be known.
  */
-export async function useSignature(pool: Pool, request: UseSignatureRequest): Promise<UseSignatureResponse> {
+export async function useSignature({ fast }: FastContext, request: UseSignatureRequest): Promise<UseSignatureResponse> {
   const { signature, signedAtSeconds, useId } = request;
   const used = await execute(
-    pool,
+    fast,
     sql`insert into used_signature as u (signature, use_id, forget_at)
         select ${signature}::bytea, ${useId}::uuid, forget_at
         from (select to_timestamp(${signedAtSeconds}::int8 + ${keptSeconds}::int8)) signed (forget_at) where forget_at > now()

@@ -28,14 +28,15 @@ import { addSchemaIndexes, rekeyIndexes } from '../tables/define-index';
 import { addCollection } from '../tables/create-collection';
 import type { WantedType } from '../documents/misfits';
 import { changeTypes, type AssertFit } from './fitting-documents';
+import type { PoolContext } from '../postgres/databases';
+import type { CollectionRequest } from '@granary/shared/gen/granary/data/v1/CollectionRequest';
 
 export const COLLECTION_NOT_EMPTY = 'COLLECTION_NOT_EMPTY';
 export const COLLECTION_IN_USE = 'COLLECTION_IN_USE';
 
 export async function createCollection(
-  pool: Pool,
+  { pool, defaultRead }: PoolContext & { defaultRead: ReadAccess },
   request: CreateCollectionRequest,
-  defaultRead: ReadAccess,
 ): Promise<Collection> {
   return withAppLockOnce(pool, request, async (tx, app) => {
     const created = await addCollection(
@@ -53,7 +54,7 @@ export async function createCollection(
       },
       await databaseTime(tx),
     );
-    return getCollection(tx, created.appId, created.name);
+    return collectionNow(tx, created.appId, created.name);
   });
 }
 
@@ -104,10 +105,18 @@ function toCollection(appId: string, found: CollectionRow): Collection {
 const readsCollection = (name: string): Sql => sql`(source_collection = ${name} or ${name} = any(joined_collections))`;
 
 /** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
-export async function getCollection(pool: Queryable, appId: string, name: string): Promise<Collection> {
-  const app = await findApp(pool, appId);
+export function getCollection(
+  { pool }: PoolContext,
+  { appId, collection: name }: CollectionRequest,
+): Promise<Collection> {
+  return collectionNow(pool, appId, name);
+}
+
+/** The collection as it is for `db`, which may be in a transaction. */
+async function collectionNow(db: Queryable, appId: string, name: string): Promise<Collection> {
+  const app = await findApp(db, appId);
   const found = await row<CollectionRow>(
-    pool,
+    db,
     sql`select ${collectionColumns} from collection where app_number = ${app.number} and name = ${name} and deleted_at is null`,
   );
   if (!found) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
@@ -115,7 +124,7 @@ export async function getCollection(pool: Queryable, appId: string, name: string
 }
 
 /** A page of the collections of an app, by name. Throws INVALID_CURSOR. */
-export async function listCollections(pool: Pool, request: ListRequest): Promise<ListCollectionsResponse> {
+export async function listCollections({ pool }: PoolContext, request: ListRequest): Promise<ListCollectionsResponse> {
   const { appId } = request;
   const app = await findApp(pool, appId);
   const source = {
@@ -137,7 +146,7 @@ export async function listCollections(pool: Pool, request: ListRequest): Promise
  * become public and the caller may not publish.
  */
 export async function updateCollection(
-  pool: Pool,
+  { pool }: PoolContext,
   request: UpdateCollectionRequest,
   { signal }: Pick<Call, 'signal'>,
 ): Promise<Collection> {
@@ -196,7 +205,7 @@ function changeCollection(
       await checkDefinitionBytes(tx, app.number);
     }
     await bumpCatalogRevision(tx, app.number);
-    const changed = await getCollection(tx, request.appId, request.name);
+    const changed = await collectionNow(tx, request.appId, request.name);
     return request.force ? { ...changed, unfitDocuments: unfitDocuments.toString() } : changed;
   });
 }
@@ -222,7 +231,7 @@ function assertTypesOfIndexes(before: CollectionRef, schema: Schema): void {
  * consumers of the event. Throws COLLECTION_NOT_EMPTY without force, COLLECTION_IN_USE without cascade.
  */
 export async function deleteCollection(
-  pool: Pool,
+  { pool }: PoolContext,
   request: DeleteCollectionRequest,
 ): Promise<DeleteCollectionResponse> {
   return withAppLockOnce<DeleteCollectionResponse>(pool, request, async (tx, app) => {
@@ -296,7 +305,7 @@ async function dropCollection(tx: Connection, app: App, found: CollectionRef, vi
 }
 
 /** Sets the retention, which applies to existing documents too. */
-export async function setRetention(pool: Pool, request: SetRetentionRequest): Promise<Collection> {
+export async function setRetention({ pool }: PoolContext, request: SetRetentionRequest): Promise<Collection> {
   const days = request.retentionDays ?? null;
   if (days !== null && (days < 1 || days > 36_500)) {
     throw invalid('The retention is not valid', {
@@ -312,12 +321,15 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
     ))!;
     await append(tx, [usageEvent(app.appId, found.name, usage, await databaseTime(tx))]);
     await bumpCatalogRevision(tx, app.number);
-    return getCollection(tx, request.appId, request.collection);
+    return collectionNow(tx, request.appId, request.collection);
   });
 }
 
 /** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
-export async function collectionStats(pool: Pool, appId: string, name: string): Promise<CollectionStats> {
+export async function getCollectionStats(
+  { pool }: PoolContext,
+  { appId, collection: name }: CollectionRequest,
+): Promise<CollectionStats> {
   const ref = await requireCollection(pool, appId, name);
   const found = (await row<{ last_write_at: Date | null; created_at: Date; updated_at: Date }>(
     pool,

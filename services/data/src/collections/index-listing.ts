@@ -1,5 +1,5 @@
 import { message } from '@granary/shared/rpc/types';
-import { rows, type Pool } from '@granary/shared/postgres/pool';
+import { rows } from '@granary/shared/postgres/pool';
 import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import type { ListIndexesRequest } from '@granary/shared/gen/granary/data/v1/ListIndexesRequest';
@@ -8,6 +8,7 @@ import { requireCollection } from '../catalog/collection';
 import { storedPrice } from '../catalog/read-price';
 import { listPage } from '../listings/listing';
 import { findApp } from '../catalog/app';
+import type { PoolContext } from '../postgres/databases';
 
 export interface IndexRow {
   name: string;
@@ -58,7 +59,7 @@ export function toIndex(found: IndexRow): Index {
 }
 
 /** A page of the indexes of an app, or of one collection of it. Throws INVALID_CURSOR. */
-export async function listIndexes(pool: Pool, request: ListIndexesRequest): Promise<ListIndexesResponse> {
+export async function listIndexes({ pool }: PoolContext, request: ListIndexesRequest): Promise<ListIndexesResponse> {
   const { appId, collection } = request;
   const app = await findApp(pool, appId);
   const only =

@@ -36,6 +36,7 @@ import { addCollection } from '../tables/create-collection';
 import { encryptForIndex, keyForIndex, requirePaidIndex, type EncryptionSettings } from './encryption';
 import { definitionOf, isSame } from './index-request';
 import { cancelBuilds } from '../tables/build-job';
+import type { PoolContext } from '../postgres/databases';
 
 /**
  * Creates an index: a btree, a btree over a declared type, a composite one over several fields, a full-text one, or one
@@ -45,15 +46,13 @@ import { cancelBuilds } from '../tables/build-job';
  * not the type of the index, unless it is forced.
  */
 export async function createIndex(
-  pool: Pool,
+  { pool, ...settings }: IndexContext,
   request: CreateIndexRequest,
   { signal }: Pick<Call, 'signal'>,
-  settings: IndexSettings,
 ): Promise<CreateIndexResponse> {
   const definition = definitionOf(request);
   const app = await findApp(pool, request.appId);
-  const firstKey =
-    definition.type === 'encrypted' ? await keyForIndex(pool, app.number, settings.encryption) : undefined;
+  const firstKey = definition.type === 'encrypted' ? await keyForIndex(pool, app.number, settings) : undefined;
   const held = request.isHeld === true ? request.ticketId : undefined;
   const question = {
     collection: request.collection,
@@ -69,9 +68,10 @@ export async function createIndex(
   return isOwn ? { ...made, replayed: false } : made;
 }
 
-interface IndexSettings {
+interface IndexContext extends PoolContext, IndexSettings {}
+
+interface IndexSettings extends EncryptionSettings {
   defaultRead: ReadAccess;
-  encryption: EncryptionSettings;
 }
 
 /** The types of the values that an index covers, where its type says which. */
@@ -88,14 +88,14 @@ function makeIndex(
   definition: NewIndex,
   context: IndexSettings & { firstKey: NewDataKey | undefined; held: string | undefined; assertFit: AssertFit },
 ): Promise<CreateIndexResponse> {
-  const { defaultRead, encryption, firstKey, held, assertFit } = context;
+  const { defaultRead, firstKey, held, assertFit } = context;
   const isEncrypted = definition.type === 'encrypted';
   return withAppLockOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
     const state = held === undefined ? undefined : await heldWriteState(tx, held);
     if (state === 'closed') throw writeClosed();
     const more: Partial<CreateIndexResponse> = {};
     const answer = async (ticketId: string, updated: boolean): Promise<CreateIndexResponse> => {
-      const index = await getIndex(tx, request.appId, request.collection, request.name);
+      const index = await indexNow(tx, request);
       if (held !== undefined && !updated && state !== 'done') await keepDone(tx, held);
       return { index, updated, ticketId, warnings: [], ...more };
     };
@@ -123,7 +123,7 @@ function makeIndex(
     assertTypeOfSchema(collection, definition);
     const unfitDocuments = known ? await assertFit(tx, known) : 0;
     if (request.force) more.unfitDocuments = unfitDocuments.toString();
-    if (isEncrypted) await encryptForIndex(tx, collection, definition.fieldName, firstKey, encryption, at);
+    if (isEncrypted) await encryptForIndex(tx, collection, definition.fieldName, firstKey, context, at);
     const ticketId = await addIndex(tx, collection, collection.schema, definition, at, request.ticketId);
     await checkDefinitionBytes(tx, app.number);
     // What cannot be done is refused before it is paid.
@@ -152,9 +152,8 @@ async function isEnqueued(tx: Connection, appNumber: bigint, ticketId: string): 
  * INDEX_NOT_FOUND, INDEX_IN_USE.
  */
 export async function deleteIndex(
-  pool: Pool,
+  { pool, queriesNeeding }: PoolContext & { queriesNeeding: QueriesNeeding },
   request: IndexRequest,
-  queriesNeeding: QueriesNeeding,
 ): Promise<DeleteIndexResponse> {
   return withAppLockOnce<DeleteIndexResponse>(pool, request, async (tx, app) => {
     const { collection, index } = await findIndex(tx, request);
@@ -170,7 +169,7 @@ export async function deleteIndex(
 }
 
 /** Rebuilds an index from the documents; reads do not use it meanwhile. */
-export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<JobResponse> {
+export async function rebuildIndex({ pool }: PoolContext, request: IndexRequest): Promise<JobResponse> {
   return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {
     const found = await findIndex(tx, request);
     const { name } = found.index;
@@ -214,10 +213,12 @@ function assertTypeOfSchema({ schema }: CollectionRef, { fields, type }: NewInde
 
 const indexNotFound = (name: string) => notFound(INDEX_NOT_FOUND, `There is no index ${name}`);
 
+type IndexName = Pick<IndexRequest, 'appId' | 'collection' | 'name'>;
+
 /** Finds an index by collection and name, or by the older route's `<collection>_<field>_index`. */
 async function findIndex(
   pool: Queryable,
-  request: IndexRequest,
+  request: IndexName,
 ): Promise<{ collection: CollectionRef; index: IndexDefinition }> {
   const app = await findApp(pool, request.appId);
   if (request.collection !== '') {
@@ -237,9 +238,14 @@ async function findIndex(
   return findIndex(pool, { ...request, collection: found.collection, name: found.name });
 }
 
-export async function getIndex(pool: Queryable, appId: string, collection: string, name: string): Promise<Index> {
-  const { index } = await findIndex(pool, { appId, collection, name, ticketId: '' });
-  const found = await row<IndexRow>(pool, selectIndexes(sql`i.number = ${index.number}`));
-  if (!found) throw indexNotFound(name);
+export function getIndex({ pool }: PoolContext, request: IndexRequest): Promise<Index> {
+  return indexNow(pool, request);
+}
+
+/** The index as it is for `db`, which may be in a transaction. */
+async function indexNow(db: Queryable, request: IndexName): Promise<Index> {
+  const { index } = await findIndex(db, request);
+  const found = await row<IndexRow>(db, selectIndexes(sql`i.number = ${index.number}`));
+  if (!found) throw indexNotFound(request.name);
   return toIndex(found);
 }

@@ -11,6 +11,7 @@ import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { findApp } from '../catalog/app';
 import { amountOf, appShareOf, storedPrice } from '../catalog/read-price';
 import { readJsonText } from '../query/language/paging';
+import type { FastContext } from '../postgres/databases';
 
 interface PricedCollection {
   number: bigint;
@@ -31,7 +32,10 @@ interface PricedIndex {
  * What the price of an operation on a collection depends on. Of a private collection callers who may not read it get
  * what they get of one that does not exist. Throws APP_NOT_FOUND, VALIDATION_FAILED, LIMIT_EXCEEDED.
  */
-export async function getOperationPrices(db: Queryable, request: OperationPricesRequest): Promise<OperationPrices> {
+export async function getOperationPrices(
+  { fast: db }: FastContext,
+  request: OperationPricesRequest,
+): Promise<OperationPrices> {
   const documents = request.documents.length === 0 ? [] : documentsOf(request.documents);
   const app = await findApp(db, request.appId);
   const collection = await row<PricedCollection>(

@@ -5,7 +5,7 @@ import type { RelationField } from '@granary/shared/gen/granary/data/v1/Relation
 import type { RelationIndex } from '@granary/shared/gen/granary/data/v1/RelationIndex';
 import { nameRule } from '@granary/shared/names';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import type { Connection, Pool } from '@granary/shared/postgres/pool';
+import type { Connection } from '@granary/shared/postgres/pool';
 import { message } from '@granary/shared/rpc/types';
 import type { App } from '../catalog/app';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
@@ -16,13 +16,17 @@ import { isFieldPath, isName } from '../catalog/names';
 import { noSuchCollection } from '../catalog/near-collection';
 import { assertNotEncrypted } from '../tables/encrypted-field';
 import { addIndex, noPrices } from '../tables/define-index';
+import type { PoolContext } from '../postgres/databases';
 
 /**
  * Has both fields of a relation indexed, so that a join looks its records up. A relation is not kept by itself: the
  * same one again finds its indexes and makes none. Throws VALIDATION_FAILED, COLLECTION_NOT_FOUND with the name that is
  * near.
  */
-export async function createRelation(pool: Pool, request: CreateRelationRequest): Promise<CreateRelationResponse> {
+export async function createRelation(
+  { pool }: PoolContext,
+  request: CreateRelationRequest,
+): Promise<CreateRelationResponse> {
   const problems = { ...problemsOf('parent', request.parent!), ...problemsOf('child', request.child!) };
   if (Object.keys(problems).length > 0) throw invalid('The relation is not valid', problems);
   return withAppLockOnce<CreateRelationResponse>(pool, request, async (tx, app) => {

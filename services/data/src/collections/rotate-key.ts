@@ -2,7 +2,7 @@ import { conflict } from '@granary/shared/errors';
 import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
 import type { RotateDataKeyRequest } from '@granary/shared/gen/granary/data/v1/RotateDataKeyRequest';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { row, type Pool } from '@granary/shared/postgres/pool';
+import { row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp } from '../catalog/app';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
@@ -10,6 +10,7 @@ import { addDataKey, encryptionUnavailable, newLaterKey } from '../keys/data-key
 import type { RootKey } from '../keys/root-key';
 import { enqueueJob } from '../jobs/queue';
 import { ENCRYPTION_CONFLICT } from '../tables/encrypted-field';
+import type { PoolContext } from '../postgres/databases';
 
 /**
  * Gives an app another data key, which encrypts from now on, and queues the job that writes present documents anew.
@@ -17,9 +18,8 @@ import { ENCRYPTION_CONFLICT } from '../tables/encrypted-field';
  * ENCRYPTION_UNAVAILABLE.
  */
 export async function rotateDataKey(
-  pool: Pool,
+  { pool, rootKey }: PoolContext & { rootKey: RootKey | undefined },
   request: RotateDataKeyRequest,
-  rootKey: RootKey | undefined,
 ): Promise<JobResponse> {
   if (!rootKey) throw encryptionUnavailable();
   const { number } = await findApp(pool, request.appId);

@@ -12,6 +12,7 @@ import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { readLargeStoreRoot } from '../documents/parser';
 import { readJsonText } from '../query/language/paging';
 import { readPricesOfIndexes } from './operation-prices';
+import type { FastContext } from '../postgres/databases';
 
 /** The values of `price` indexes are read out of bodies up to this size. */
 const valuedBytesMax = 1024 * 1024;
@@ -21,7 +22,7 @@ const valuedBytesMax = 1024 * 1024;
  * as it was sent, or of the file. Throws APP_NOT_FOUND, VALIDATION_FAILED, LIMIT_EXCEEDED for a body above 1 MiB
  * where a `price` index counts its values.
  */
-export async function getWritePrices(db: Queryable, request: WritePricesRequest): Promise<WritePrices> {
+export async function getWritePrices({ fast: db }: FastContext, request: WritePricesRequest): Promise<WritePrices> {
   const { appId, body } = request;
   const app = await findApp(db, appId);
   const name = request.collection === '' ? await readLargeStoreRoot(body, appId) : request.collection;

@@ -7,6 +7,8 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { findCommits } from '../chain/commit-log';
 import { headToLock } from './head';
 import type { Outcomes, PendingWrite } from './write';
+import type { PoolContext } from '../postgres/databases';
+import type { CloseWriteRequest } from '@granary/shared/gen/granary/data/v1/CloseWriteRequest';
 
 /**
  * For longer than payments keeps a hold for a write (30 days), after which nobody asks any more whether it was done.
@@ -56,7 +58,7 @@ export const writeClosed = () => unavailable('The write took too long: it was gi
  * and each change of the catalog of its application takes. Of an application that was deleted no write counts as
  * committed. Throws VALIDATION_FAILED.
  */
-export async function closeWrite(pool: Pool, ticketId: string): Promise<CloseWriteResponse> {
+export async function closeWrite({ pool }: PoolContext, { ticketId }: CloseWriteRequest): Promise<CloseWriteResponse> {
   const ticket = parseTicket(ticketId);
   if (!ticket || ticket.kind === 'p' || ticket.appNumber > 2n ** 63n - 1n) throw invalid('There is no such ticket');
   const { kind, appNumber } = ticket;

@@ -1,10 +1,16 @@
 import type { Call } from '@granary/shared/rpc/types';
 import { traced } from '@granary/shared/telemetry/trace';
+import type { PoolContext } from '../postgres/databases';
 import type { UsagePublisher } from '../usage/publisher';
 import type { Committer } from './committer';
 
 /** The part of the committer that one call uses. */
 export type CallCommitter = Pick<Committer, 'collections' | 'submit' | 'parseWithin'>;
+
+/** What a handler of writes takes. */
+export interface WriteContext extends PoolContext {
+  committer: CallCommitter;
+}
 
 /**
  * The committer for one call. A traced write has a span from its submission to the end of its transaction, which it may

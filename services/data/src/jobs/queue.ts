@@ -7,6 +7,8 @@ import { sql } from '@granary/shared/postgres/sql';
 import type { Logger } from '@granary/shared/logger';
 import type { Job } from '@granary/shared/gen/granary/data/v1/Job';
 import type { App } from '../catalog/app';
+import type { PoolContext } from '../postgres/databases';
+import type { GetJobRequest } from '@granary/shared/gen/granary/data/v1/GetJobRequest';
 
 export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 export const TOO_MANY_JOBS = 'TOO_MANY_JOBS';
@@ -152,7 +154,7 @@ export function taskEvent(type: string, ticketId: string, sequence: bigint, fiel
 }
 
 /** A job as this service stores it, for the tasks service, which may not have received its events yet. */
-export async function getJob(pool: Pool, ticketId: string): Promise<Job> {
+export async function getJob({ pool }: PoolContext, { ticketId }: GetJobRequest): Promise<Job> {
   const found =
     parseTicket(ticketId)?.kind === 'j'
       ? await row<{

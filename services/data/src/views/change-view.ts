@@ -1,7 +1,7 @@
 import type { ChangeViewRequest } from '@granary/shared/gen/granary/data/v1/ChangeViewRequest';
 import type { CreateViewRequest } from '@granary/shared/gen/granary/data/v1/CreateViewRequest';
 import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
-import { execute, row, type Pool } from '@granary/shared/postgres/pool';
+import { execute, row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { message } from '@granary/shared/rpc/types';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
@@ -11,6 +11,7 @@ import { storedPrice } from '../catalog/read-price';
 import { checkDefinition, definitionOf, insertView, type ViewDefinition } from './definition';
 import { requireView, type ViewRef } from './view';
 import { enqueueRefresh } from './views';
+import type { PoolContext } from '../postgres/databases';
 
 /**
  * Changes the members of a view that the request has. Where its rows follow from them, it is built anew beside the
@@ -19,9 +20,8 @@ import { enqueueRefresh } from './views';
  * does, VIEW_NOT_FOUND.
  */
 export async function changeView(
-  { pool }: { pool: Pool },
+  { pool, defaultRead }: PoolContext & { defaultRead: ReadAccess },
   request: ChangeViewRequest,
-  defaultRead: ReadAccess,
 ): Promise<JobResponse> {
   const { appId, name, ticketId, mayPublish } = request;
   return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {

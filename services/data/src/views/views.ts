@@ -8,7 +8,7 @@ import type { ListViewsResponse } from '@granary/shared/gen/granary/data/v1/List
 import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import type { ViewRequest } from '@granary/shared/gen/granary/data/v1/ViewRequest';
 import type { Logger } from '@granary/shared/logger';
-import { execute, row, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { ReadAccess } from '../catalog/collection';
@@ -25,13 +25,13 @@ import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
 import { requireView, viewColumns, viewNotFound, viewsWithApp, type ViewRef } from './view';
 import { dropAbandonedViews } from './tables';
+import type { PoolContext } from '../postgres/databases';
 
 type ViewJobKind = Extract<JobKind, 'view.refresh' | 'view.change'>;
 
 /** Views of one app, at most. */
 export const viewsMax = 1_000;
-interface Context {
-  pool: Pool;
+interface Context extends PoolContext {
   log: Logger;
 }
 
@@ -41,9 +41,8 @@ interface Context {
  * caller may not publish.
  */
 export async function createView(
-  { pool }: Context,
+  { pool, defaultRead }: PoolContext & { defaultRead: ReadAccess },
   request: CreateViewRequest,
-  defaultRead: ReadAccess,
 ): Promise<JobResponse> {
   const definition = definitionOf(request);
   const { name } = definition;
@@ -107,7 +106,7 @@ export async function listViews({ pool }: Context, request: ListRequest): Promis
 }
 
 /** Throws VIEW_NOT_FOUND. */
-export async function getView({ pool }: Context, appId: string, name: string): Promise<View> {
+export async function getView({ pool }: PoolContext, { appId, name }: ViewRequest): Promise<View> {
   return toView(await requireView(pool, appId, name));
 }
 

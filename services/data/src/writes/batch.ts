@@ -10,7 +10,7 @@ import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { UNIQUE_VIOLATION, uniqueIndexes } from '../catalog/index-definition';
 import { ALREADY_EXISTS } from '../catalog/names';
 import { KeptSeparatelyError, keepSeparately } from '../commit/repeated-writes';
-import type { CallCommitter } from '../commit/tracing';
+import type { CallCommitter, WriteContext } from '../commit/tracing';
 import { withFreshSource } from '../query/execute/read-page';
 import { resolveReferences } from '../query/execute/references';
 import { hasReferences } from '../query/language/references';
@@ -24,7 +24,7 @@ import { appOf } from './write-request';
  * Runs the operations of a batch in one transaction: all of them or none where it is atomic, else those that are not
  * refused. Throws what is wrong with the request, and the refusal of an atomic batch.
  */
-export async function runBatch(committer: CallCommitter, pool: Pool, request: BatchRequest): Promise<BatchResponse> {
+export async function runBatch({ committer, pool }: WriteContext, request: BatchRequest): Promise<BatchResponse> {
   const { changes, atomic } = parseBatch(request.body);
   const run = new BatchRun(committer, pool, appOf(request), {
     isPaid: request.isPaid === true,

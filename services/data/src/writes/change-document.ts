@@ -2,13 +2,12 @@ import { invalid } from '@granary/shared/errors';
 import type { ChangeDocumentRequest } from '@granary/shared/gen/granary/data/v1/ChangeDocumentRequest';
 import type { ChangeDocumentResponse } from '@granary/shared/gen/granary/data/v1/ChangeDocumentResponse';
 import type { Versions } from '@granary/shared/gen/granary/data/v1/Versions';
-import type { Pool } from '@granary/shared/postgres/pool';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import type { App } from '../catalog/app';
 import { requireAddressable } from '../documents/parser';
 import { cipherOf, UndecryptableError } from '../encryption/document-cipher';
 import { recordText } from '../query/execute/encrypted-read';
-import type { CallCommitter } from '../commit/tracing';
+import type { CallCommitter, WriteContext } from '../commit/tracing';
 import type { Committed } from '../commit/write';
 import { ChangeWrite } from './change-write';
 import type { DocumentChange, VersionMatch } from './document-change';
@@ -20,8 +19,7 @@ import { appOf, createdCollection } from './write-request';
  * Changes one document. Throws what storing it throws, COLLECTION_NOT_FOUND, DOCUMENT_NOT_FOUND, PRECONDITION_FAILED.
  */
 export async function changeDocument(
-  committer: CallCommitter,
-  pool: Pool,
+  { committer, pool }: WriteContext,
   request: ChangeDocumentRequest,
 ): Promise<ChangeDocumentResponse> {
   const app = appOf(request);

@@ -1,10 +1,9 @@
 import { invalid } from '@granary/shared/errors';
-import type { Pool } from '@granary/shared/postgres/pool';
 import type { StoreRequest } from '@granary/shared/gen/granary/data/v1/StoreRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import type { CollectionRef } from '../catalog/collection';
 import { nextLink, type Head } from '../chain/hash-chain';
-import type { CallCommitter } from '../commit/tracing';
+import type { WriteContext } from '../commit/tracing';
 import {
   sizeClassOf,
   type Committed,
@@ -25,11 +24,7 @@ import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempoten
  * MALFORMED_JSON, SCHEMA_VIOLATION, UNIQUE_VIOLATION, FORBIDDEN (another app's root), IDEMPOTENCY_KEY_REUSED,
  * PAYMENT_REQUIRED where the caller does not accept a price.
  */
-export async function storeDocuments(
-  committer: CallCommitter,
-  pool: Pool,
-  request: StoreRequest,
-): Promise<StoreResponse> {
+export async function storeDocuments({ committer, pool }: WriteContext, request: StoreRequest): Promise<StoreResponse> {
   const app = appOf(request);
   const { body } = request;
   const isSmall = sizeClassOf(body.length) === 'small';

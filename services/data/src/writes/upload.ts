@@ -5,7 +5,7 @@ import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../catalog/names';
 import { linkContent, nextLink, type Head } from '../chain/hash-chain';
-import type { CallCommitter } from '../commit/tracing';
+import type { WriteContext } from '../commit/tracing';
 import {
   sizeClassOf,
   type DocumentIds,
@@ -40,7 +40,7 @@ const uploadFields = [
  * Throws what storing the metadata document throws.
  */
 export async function commitUpload(
-  committer: CallCommitter,
+  { committer }: WriteContext,
   request: CommitUploadRequest,
 ): Promise<CommitUploadResponse> {
   const app = appOf(request);

@@ -1,15 +1,15 @@
 import { detailText, ServiceError, type FieldMessages } from '@granary/shared/errors';
 import type { ValidateDocumentsRequest } from '@granary/shared/gen/granary/data/v1/ValidateDocumentsRequest';
-import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection } from '../catalog/collection';
 import { prepareBody } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
+import type { PoolContext } from '../postgres/databases';
 
 /**
  * Says whether documents would be stored, without storing them, as JSON: `valid`, `errors`, a list of sentences, which
  * the published client shows, and `details`, the messages of each path.
  */
-export async function validateDocuments(pool: Pool, request: ValidateDocumentsRequest): Promise<Buffer> {
+export async function validateDocuments({ pool }: PoolContext, request: ValidateDocumentsRequest): Promise<Buffer> {
   const collection = await requireCollection(pool, request.appId, request.collection);
   try {
     const documents = prepareBody(request.body, rulesOf(collection), { single: true });

@@ -1,7 +1,7 @@
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { queryUntilAborted, type Statement } from '../../postgres/cancellable';
 import type { Multiplexer } from '../../postgres/multiplexer';
-import type { Pool, Queryable } from '@granary/shared/postgres/pool';
+import type { Queryable } from '@granary/shared/postgres/pool';
 import { ActiveApps } from '@granary/shared/concurrency/active-apps';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { ServiceError } from '@granary/shared/errors';
@@ -10,6 +10,7 @@ import type { PublicLimits } from './public-limits';
 import type { SlowQueries } from './slow-queries';
 import type { Condition } from '../language/condition';
 import { resolveReferences } from './references';
+import type { Databases } from '../../postgres/databases';
 
 /** Reads by one index. */
 export type IndexReads = Pick<Multiplexer, 'read'> & Partial<Pick<Multiplexer, 'readSharing'>>;
@@ -33,10 +34,7 @@ export interface ReadDatabases {
 }
 
 /** What the reads of all apps share. */
-export interface SharedDatabases {
-  pool: Pool;
-  /** For what must not wait: look-ups of keys and collections, and requests to cancel a statement. */
-  fast: Pool;
+export interface SharedDatabases extends Databases {
   multiplexer: Multiplexer;
   schedulers: ReadSchedulers;
   slowQueries: SlowQueries;
