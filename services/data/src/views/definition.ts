@@ -2,7 +2,7 @@ import { forbidden, invalid } from '@granary/shared/errors';
 import type { CreateViewRequest } from '@granary/shared/gen/granary/data/v1/CreateViewRequest';
 import { toText } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
-import { row, type Connection } from '@granary/shared/postgres/pool';
+import { row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { App } from '../catalog/app';
 import { findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
@@ -93,12 +93,16 @@ export async function checkDefinition(
   return { readAccess, layoutText: await checkedLayout(tx, app, definition, sources) };
 }
 
-/** Throws COLLECTION_NOT_FOUND with the name that is near. */
-async function requireSources(tx: Connection, app: App, names: readonly string[]): Promise<Map<string, CollectionRef>> {
-  const found = new Map((await findCollections(tx, app, names)).map((source) => [source.name, source]));
-  const missing = names.find((name) => !found.has(name));
-  if (missing !== undefined) throw await noSuchCollection(tx, app, missing);
-  return found;
+/** The sources of a view by their names. Throws COLLECTION_NOT_FOUND with the name that is near. */
+export async function requireSources(
+  db: Queryable,
+  app: App,
+  names: readonly string[],
+): Promise<Map<string, CollectionRef>> {
+  const sources = new Map((await findCollections(db, app, names)).map((source) => [source.name, source]));
+  const missing = names.find((name) => !sources.has(name));
+  if (missing !== undefined) throw await noSuchCollection(db, app, missing);
+  return sources;
 }
 
 /** Throws LIMIT_EXCEEDED where a collection has as many live views as it may, beside the one that is replaced. */

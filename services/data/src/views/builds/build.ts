@@ -3,8 +3,9 @@ import { execute, row, type Connection, type Pool, type Queryable } from '@grana
 import { expectStatementTimeout } from '@granary/shared/postgres/pool-client';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { COLLECTION_NOT_FOUND, findCollections, type CollectionRef } from '../../catalog/collection';
+import type { CollectionRef } from '../../catalog/collection';
 import { JobInterruptedError } from '../../jobs/queue';
+import { requireSources } from '../definition';
 import type { ViewLayout } from '../layout';
 import { indexRows, nextTableNumber, type ViewTable } from '../tables';
 import { VIEW_NOT_FOUND, viewColumns, viewsWithApp, type ViewRef } from '../view';
@@ -59,16 +60,10 @@ export async function takeTable(tx: Connection, number: bigint): Promise<Build> 
 }
 
 /** The sources of a view by their names. Throws COLLECTION_NOT_FOUND. */
-export async function sourcesOf(
+export const sourcesOf = (
   db: Queryable,
   { appNumber, appId, sourceCollections }: ViewRef,
-): Promise<ReadonlyMap<string, CollectionRef>> {
-  const collections = await findCollections(db, { number: appNumber, appId }, sourceCollections);
-  const sources = new Map(collections.map((collection) => [collection.name, collection]));
-  const missing = sourceCollections.find((name) => !sources.has(name));
-  if (missing !== undefined) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${missing}`);
-  return sources;
-}
+): Promise<ReadonlyMap<string, CollectionRef>> => requireSources(db, { number: appNumber, appId }, sourceCollections);
 
 const isBuildOf = ({ view, table }: Build): Sql =>
   sql`number = ${view.number} and building_table_number = ${table.number}`;
