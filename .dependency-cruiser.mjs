@@ -1,8 +1,14 @@
 /**
+ * @import { ICruiseOptions, IForbiddenRuleType } from 'dependency-cruiser'
+ * @typedef {IForbiddenRuleType} Rule
+ */
+
+/**
  * The map of the code. A room is a folder: the files directly in it. Each package lists its rooms from the ground up,
  * and a room imports from itself and from rooms listed before it, never from one listed after. Files directly in `src`
  * are leaves, which every room may import, or the roof, which puts the rooms together and which no room imports.
  * `npm run lint` checks it; `npm run rooms` draws it (docs/rooms.svg).
+ * @type {Record<string, string[]>}
  */
 export const rooms = {
   shared: [
@@ -111,6 +117,7 @@ export const rooms = {
   kube: ['cluster', 'images', 'backends', 'traffic', 'proof', 'steps'],
 };
 
+/** @type {Record<string, string[]>} */
 export const leaves = {
   finance: ['config', 'page'],
   kube: ['child', 'image-programs', 'say', 'waiting'],
@@ -141,23 +148,29 @@ const importedIn = {
   '@opentelemetry/[^/]+': 'services/shared/src/telemetry/sdk\\.ts$',
   pg: 'services/(shared/src/postgres|data/src/postgres|testing/src|local/src|operator/src/backup)/|^deploy/(stack/src/containers|kube/src/backends/copy-postgres)\\.ts$',
   express: 'services/gateway/src/',
+  'prom-client': 'services/shared/src/telemetry/metrics\\.ts$',
   '(tiny-)?secp256k1': 'services/shared/src/money/secp256k1\\.ts$',
 };
 
-/** The folder of a package. */
+/** The folder of a package. @param {string} name */
 export const folderOf = (name) => `${['stack', 'kube'].includes(name) ? 'deploy' : 'services'}/${name}`;
 
+/** @param {string} name @param {string} room */
 const inRoom = (name, room) => `^${folderOf(name)}/src/${room}/[^/]+$`;
+/** @param {string} name */
 const leavesOf = (name) =>
   `^${folderOf(name)}/src/(${[...(leaves[name] ?? ['config']), 'gen/.+'].join('|')})\\.(ts|json)$`;
 
+/** @type {Rule[]} */
 const downward = Object.entries(rooms).flatMap(([name, floors]) => [
-  ...floors.slice(0, -1).map((room, at) => ({
-    name: `${name}/${room}-imports-downward`,
-    severity: 'error',
-    from: { path: inRoom(name, room) },
-    to: { path: floors.slice(at + 1).map((above) => inRoom(name, above)) },
-  })),
+  ...floors.slice(0, -1).map(
+    /** @returns {Rule} */ (room, at) => ({
+      name: `${name}/${room}-imports-downward`,
+      severity: 'error',
+      from: { path: inRoom(name, room) },
+      to: { path: floors.slice(at + 1).map((above) => inRoom(name, above)) },
+    }),
+  ),
   {
     name: `${name}-roof-is-not-imported`,
     severity: 'error',
@@ -182,7 +195,8 @@ const downward = Object.entries(rooms).flatMap(([name, floors]) => [
 const upperFloors = ['local', 'operator', 'stack', 'kube'];
 const services = Object.keys(rooms).filter((name) => name !== 'shared' && !upperFloors.includes(name));
 
-export default {
+/** @type {{ forbidden: Rule[], options: ICruiseOptions }} */
+const configuration = {
   forbidden: [
     { name: 'no-circle-of-files', severity: 'error', from: {}, to: { circular: true } },
     { name: 'no-circle-of-folders', severity: 'error', scope: 'folder', from: {}, to: { circular: true } },
@@ -201,12 +215,14 @@ export default {
       from: { path: `^services/(${services.join('|')}|shared)/src/` },
       to: { path: `^services/(${services.join('|')})/src/`, pathNot: '^services/$1/' },
     },
-    ...upperFloors.map((name, floor) => ({
-      name: `${name}-is-imported-from-above`,
-      severity: 'error',
-      from: { path: '^(services|deploy)/', pathNot: upperFloors.slice(floor).map((above) => `^${folderOf(above)}/`) },
-      to: { path: `^${folderOf(name)}/` },
-    })),
+    ...upperFloors.map(
+      /** @returns {Rule} */ (name, floor) => ({
+        name: `${name}-is-imported-from-above`,
+        severity: 'error',
+        from: { path: '^(services|deploy)/', pathNot: upperFloors.slice(floor).map((above) => `^${folderOf(above)}/`) },
+        to: { path: `^${folderOf(name)}/` },
+      }),
+    ),
     {
       name: 'what-the-image-carries-imports-no-local',
       comment: 'scripts/image/application.mjs carries these; services/local has a Postgres of its own.',
@@ -216,12 +232,14 @@ export default {
       },
       to: { path: '^services/(local|operator/src/(backup|chains))/' },
     },
-    ...Object.entries(importedIn).map(([library, place]) => ({
-      name: `${library}-is-imported-in-one-place`,
-      severity: 'error',
-      from: { path: '^(services|deploy)/', pathNot: `^${place}` },
-      to: { path: `node_modules/${library}/` },
-    })),
+    ...Object.entries(importedIn).map(
+      /** @returns {Rule} */ ([library, place]) => ({
+        name: `${library}-is-imported-in-one-place`,
+        severity: 'error',
+        from: { path: '^(services|deploy)/', pathNot: `^${place}` },
+        to: { path: `node_modules/${library}/` },
+      }),
+    ),
   ],
   options: {
     tsPreCompilationDeps: true,
@@ -230,3 +248,5 @@ export default {
     enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['source', 'require', 'node', 'default'] },
   },
 };
+
+export default configuration;

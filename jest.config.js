@@ -37,7 +37,8 @@ const common = {
   globalTeardown: '<rootDir>/services/e2e/support/global-teardown.ts',
 };
 
-const suitesIn = (...folders) => folders.map((folder) => `<rootDir>/services/${folder}/*.test.ts`);
+const suitesIn = (/** @type {string[]} */ ...folders) =>
+  folders.map((folder) => `<rootDir>/services/${folder}/*.test.ts`);
 
 /** @type {import('jest').Config} */
 module.exports = {

@@ -1,5 +1,6 @@
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { messageOf } from './errors.mjs';
 import { transpile } from './transpile.mjs';
 import { generateTypes } from './types.mjs';
 
@@ -15,7 +16,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
     await build();
   } catch (error) {
-    console.error(error.message);
+    console.error(messageOf(error));
     process.exitCode = 1;
   }
 }

@@ -1,12 +1,17 @@
 import { spawn } from 'node:child_process';
+import { codeOf } from './errors.mjs';
+
+/** @import { ChildProcess } from 'node:child_process' */
 
 /**
  * Forwards SIGINT and SIGTERM to a child, so that it ends before this process does. Call what this returns once the
  * child has ended: it removes the handlers and, if there was a signal, sends it to this process again and returns true.
+ * @param {ChildProcess} child
  */
 export function forwardSignals(child) {
+  /** @type {NodeJS.Signals | undefined} */
   let received;
-  const forward = (signal) => {
+  const forward = (/** @type {NodeJS.Signals} */ signal) => {
     received = signal;
     child.kill(signal);
   };
@@ -52,12 +57,12 @@ export function runChild(command, args, { cwd, env = process.env, show = false, 
   });
 }
 
-/** Whether there is a process of this id, of whichever user. */
+/** Whether there is a process of this id, of whichever user. @param {number} pid */
 export function isRunning(pid) {
   try {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return error.code === 'EPERM';
+    return codeOf(error) === 'EPERM';
   }
 }

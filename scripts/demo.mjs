@@ -1,19 +1,22 @@
 import { File } from 'node:buffer';
 import { createClient, expect, Unexpected } from './demo/client.mjs';
-import { ratingsByGenre, readFilms } from './demo/films.mjs';
+import { ratingOf, ratingsByGenre, readFilms } from './demo/films.mjs';
 import { help, readOptions } from './demo/options.mjs';
 import { readEnvFile } from './launch.mjs';
 import { count, note, pageLines, pick, progress, title } from './demo/transcript.mjs';
+
+/** @import { Answer, Client } from './demo/client.mjs' @import { Film } from './demo/films.mjs' */
 
 const batchSize = 200;
 const collection = 'films';
 const files = 'posters';
 const view = 'rating_by_genre';
-const page = ({ json }) => pageLines(json);
+const page = (/** @type {Answer} */ { json }) => pageLines(json);
 
 /**
  * Public, so that the demo can read it without a key even if `DEFAULT_READ` is private. An existing collection is not
  * changed.
+ * @param {Client} client
  */
 async function createPublicCollections(client) {
   for (const name of [collection, files]) {
@@ -22,9 +25,10 @@ async function createPublicCollections(client) {
   }
 }
 
+/** @param {Client} client @param {Film[]} films */
 async function loadFilms(client, films) {
   title(`Load the ${count(films.length)} films of vega-datasets into the collection ${collection}`);
-  const store = (data) => ({
+  const store = (/** @type {Film[]} */ data) => ({
     method: 'POST',
     path: '/store',
     body: JSON.stringify({ root: `${client.app}::${collection}`, data }),
@@ -48,6 +52,7 @@ async function loadFilms(client, films) {
   );
 }
 
+/** @param {Client} client */
 async function makeIndexes(client) {
   title('Index them by rating and by genre');
   const indexes = [
@@ -63,6 +68,7 @@ async function makeIndexes(client) {
   }
 }
 
+/** @param {Client} client @param {Film[]} films */
 async function queryFilms(client, films) {
   title('Query the best comedies with many votes: any filter, selection and order');
   const query = {
@@ -74,27 +80,31 @@ async function queryFilms(client, films) {
   };
   const { json } = await client.show({ method: 'POST', path: '/list', body: JSON.stringify(query) }, page);
   const matching = films.filter(
-    (film) => film['Major Genre'] === 'Comedy' && film['IMDB Rating'] >= 7.5 && film['US Gross'] > 100_000_000,
+    (film) => film['Major Genre'] === 'Comedy' && ratingOf(film) >= 7.5 && (film['US Gross'] ?? 0) > 100_000_000,
   );
   expect(json.total === matching.length, `/list counts ${json.total} comedies; the data set has ${matching.length}.`);
 }
 
+/** @param {Client} client @param {Film[]} films */
 async function readInPublic(client, films) {
   title('Read without a key: collections that are not private are public');
-  const parameters = [
-    ['Major Genre', 'Drama'],
-    ['IMDB Rating.$gte', '8.5'],
-    ['sort', '-IMDB Rating'],
-    ['select', 'Title,IMDB Rating'],
-    ['limit', '3'],
-  ];
-  const text = parameters.map(([name, value]) => `${encodeURI(name)}=${encodeURI(value)}`).join('&');
+  const parameters = {
+    'Major Genre': 'Drama',
+    'IMDB Rating.$gte': '8.5',
+    sort: '-IMDB Rating',
+    select: 'Title,IMDB Rating',
+    limit: '3',
+  };
+  const text = Object.entries(parameters)
+    .map(([name, value]) => `${encodeURI(name)}=${encodeURI(value)}`)
+    .join('&');
   const path = `/api/apps/${client.app}/collections/${collection}/data?${text}`;
   const { json } = await client.show({ method: 'GET', path, isPublic: true }, page);
-  const { length } = films.filter((film) => film['Major Genre'] === 'Drama' && film['IMDB Rating'] >= 8.5);
+  const { length } = films.filter((film) => film['Major Genre'] === 'Drama' && ratingOf(film) >= 8.5);
   expect(json.total === length, `Endpoint 3 counts ${json.total} dramas; the data set has ${length}.`);
 }
 
+/** @param {Client} client @param {Film[]} films */
 async function makeView(client, films) {
   title('Keep the mean rating of each genre in a view');
   const definition = {
@@ -116,20 +126,25 @@ async function makeView(client, films) {
   checkRatings((await client.show({ method: 'GET', path, isPublic: true }, page)).json.records, films);
 }
 
+/**
+ * @param {{ 'Major Genre': string | null, films: number, mean_rating: number }[]} records
+ * @param {Film[]} films
+ */
 function checkRatings(records, films) {
   const expected = ratingsByGenre(films);
   expect(records.length === expected.size, `The view has ${records.length} genres, not ${expected.size}.`);
   for (const { 'Major Genre': genre, films: filmCount, mean_rating: mean } of records) {
     const wanted = expected.get(genre);
-    const isRight = filmCount === wanted?.films && Math.abs(mean - wanted.mean) < 1e-9;
+    const isRight = wanted !== undefined && filmCount === wanted.films && Math.abs(mean - wanted.mean) < 1e-9;
     expect(isRight, `The view has ${filmCount} films of ${genre} with the mean ${mean}; that is wrong.`);
   }
 }
 
+/** @param {Client} client @param {Film[]} films */
 async function storeBlob(client, films) {
   title('Upload a file, and read a part of it');
   const rated = films.filter((film) => film['IMDB Rating'] !== null);
-  const best = rated.sort((a, b) => b['IMDB Rating'] - a['IMDB Rating'] || (a.id < b.id ? -1 : 1)).slice(0, 10);
+  const best = rated.sort((a, b) => ratingOf(b) - ratingOf(a) || (a.id < b.id ? -1 : 1)).slice(0, 10);
   const poster = `The ten best films\n\n${best.map((film) => `${film['IMDB Rating']}  ${film.Title}\n`).join('')}`;
   const metadata = JSON.stringify({ kind: 'poster', films: best.map(({ id }) => id) });
   const uploaded = await client.show(
@@ -146,7 +161,7 @@ async function storeBlob(client, films) {
     pick('blob_id', 'ticket_id', 'status'),
     [202],
   );
-  const read = (headers) => ({
+  const read = (/** @type {Record<string, string>} */ headers) => ({
     method: 'GET',
     path: `/api/apps/${client.app}/blobs/${files}/${uploaded.json.blob_id}`,
     isPublic: true,
@@ -158,12 +173,13 @@ async function storeBlob(client, films) {
     [206],
   );
   expect(part.text === poster.slice(0, 18), 'The first 18 bytes that came back are not those that were sent.');
-  const etag = part.headers.get('etag');
+  const etag = part.headers.get('etag') ?? '';
   await client.show(read({ 'If-None-Match': etag }), () => ['not sent again, because nothing has changed'], [304]);
   const whole = await client.send(read({}));
   expect(whole.text === poster, 'The file that came back is not the one that was sent.');
 }
 
+/** @param {Client} client */
 async function lookAround(client) {
   title("Show the app's wallet");
   await client.show({ method: 'GET', path: `/api/apps/${client.app}/wallet` }, pick('address', 'balance', 'currency'));

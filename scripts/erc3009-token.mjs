@@ -9,6 +9,12 @@ const require = createRequire(import.meta.url);
 const folder = fileURLToPath(new URL('../services/testing/src/erc3009/', import.meta.url));
 const stored = path.join(folder, 'token.json');
 
+/**
+ * @typedef {object} CompilerOutput
+ * @property {{ severity: string, formattedMessage: string }[]} [errors] warnings too
+ * @property {{ 'token.sol': { TestUsdc: { abi: object[], evm: { bytecode: { object: string } } } } }} contracts
+ */
+
 /** `{compiler, abi, bytecode}` of the token, as text. */
 export function compileToken() {
   const solc = require('solc');
@@ -21,7 +27,8 @@ export function compileToken() {
       outputSelection: { 'token.sol': { TestUsdc: ['abi', 'evm.bytecode.object'] } },
     },
   };
-  const read = (name) => ({ contents: readFileSync(require.resolve(name), 'utf8') });
+  const read = (/** @type {string} */ name) => ({ contents: readFileSync(require.resolve(name), 'utf8') });
+  /** @type {CompilerOutput} */
   const { errors = [], contracts } = JSON.parse(solc.compile(JSON.stringify(input), { import: read }));
   const wrong = errors.filter(({ severity }) => severity === 'error');
   if (wrong.length > 0) throw new Error(wrong.map(({ formattedMessage }) => formattedMessage).join('\n'));

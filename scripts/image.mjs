@@ -3,6 +3,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
+import { messageOf } from './errors.mjs';
 import { prepare } from './launch.mjs';
 
 const usage = `Builds the image of all services, without Docker, a registry or a daemon: an archive that \`docker load\`,
@@ -12,7 +13,7 @@ and ldd. deploy/image/Dockerfile makes an image with the same content where ther
   npm run image -- [--output granary.tar] [--name granary:version]
 `;
 
-/** The run configuration of the image. Kubernetes overrides the arguments only. */
+/** The run configuration of the image. Kubernetes overrides the arguments only. @param {number} userId */
 export const runConfig = (userId) => ({
   User: `${userId}:${userId}`,
   // Not an argument of the entrypoint, which would override the NODE_OPTIONS of a deployment.
@@ -24,7 +25,9 @@ export const runConfig = (userId) => ({
 
 /**
  * Builds the image of a built checkout, which may be of another release: its own program says which files are in it.
- * Returns `{digest, bytes}`, see `writeImage`.
+ * Returns the digest and the size of the image, see `writeImage`.
+ * @param {string} root
+ * @param {{ output: string, reference: string }} image the file to write, and its name with a tag
  */
 export async function buildImage(root, { output, reference }) {
   const { stageApplication } = await import(pathToFileURL(path.join(root, 'scripts/image/application.mjs')).href);
@@ -32,7 +35,7 @@ export async function buildImage(root, { output, reference }) {
   const { writeImage } = await import('./image/archive.mjs');
   const work = mkdtempSync(path.join(os.tmpdir(), 'granary-image-'));
   try {
-    const [system, application] = ['system', 'application'].map((name) => path.join(work, name));
+    const [system, application] = [path.join(work, 'system'), path.join(work, 'application')];
     mkdirSync(system);
     const runtime = await stageRuntime(system);
     await stageApplication(root, path.join(application, 'app'), runtime);
@@ -44,8 +47,9 @@ export async function buildImage(root, { output, reference }) {
 }
 
 async function main() {
-  const options = { output: { type: 'string' }, name: { type: 'string' }, help: { type: 'boolean', short: 'h' } };
-  const { values } = parseArgs({ options });
+  const { values } = parseArgs({
+    options: { output: { type: 'string' }, name: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
+  });
   if (values.help) return void console.log(usage);
   if (process.platform !== 'linux')
     throw new Error('Images can be built on Linux only; elsewhere use deploy/image/Dockerfile.');
@@ -63,7 +67,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
     await main();
   } catch (error) {
-    console.error(error.message);
+    console.error(messageOf(error));
     process.exitCode = 1;
   }
 }

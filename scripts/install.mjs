@@ -2,8 +2,29 @@ import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isRunning } from './child.mjs';
+import { codeOf } from './errors.mjs';
 import { npm } from './npm.mjs';
 import { phase } from './phase.mjs';
+import { readIfThere } from './read-if-there.mjs';
+
+/**
+ * @typedef {Record<string, string>} Ranges Names of packages with the versions that another one accepts.
+ *
+ * @typedef {object} LockedPackage What a lock file, or npm's record of its last install, says about the package at one
+ * place.
+ * @property {string} [version]
+ * @property {string} [integrity]
+ * @property {string} [license]
+ * @property {string} [resolved] for a link the folder that it leads to
+ * @property {boolean} [link]
+ * @property {boolean} [optional] a platform for which it is not made goes without it
+ * @property {Ranges} [dependencies]
+ * @property {Ranges} [optionalDependencies]
+ * @property {Ranges} [peerDependencies]
+ * @property {Record<string, { optional?: boolean }>} [peerDependenciesMeta]
+ *
+ * @typedef {Record<string, LockedPackage>} LockedPackages By their places, such as `node_modules/pg`.
+ */
 
 const common = ['--ignore-scripts', '--no-audit', '--no-fund'];
 
@@ -16,6 +37,7 @@ const lockPollMs = 200;
  * Installs the packages of the lock file that are missing: those of `workspace` and of the workspaces that it depends
  * on, or `all`, with the tools of the tests, which satisfy every workspace. Install scripts of packages are not run:
  * none is needed, and an npm that blocks them must not prevent the start.
+ * @param {string} root @param {(line: string) => void} say @param {string} [workspace]
  */
 export async function installWhenNeeded(root, say, workspace = 'all') {
   if (missingPlaces(root, workspace).length === 0) return;
@@ -25,6 +47,7 @@ export async function installWhenNeeded(root, say, workspace = 'all') {
   });
 }
 
+/** @param {string} root @param {string} workspace */
 async function install(root, workspace) {
   // What runs may be in use at this moment, so what others need is added to it. Otherwise npm makes the folder anew.
   const command = missingPlaces(root, startWorkspace).length === 0 ? ['install', '--no-save'] : ['ci'];
@@ -33,48 +56,67 @@ async function install(root, workspace) {
   await npm(root, [...command, ...common, ...(isAll ? ['--include=dev'] : ['--omit=dev', `--workspace=${workspace}`])]);
 }
 
-/** Compares npm's record of its last install with the lock file; packages for other platforms may be absent. */
+/**
+ * Compares npm's record of its last install with the lock file; packages for other platforms may be absent.
+ * @param {string} root @param {string} workspace
+ */
 function missingPlaces(root, workspace) {
+  /** @type {LockedPackages} */
   const lock = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')).packages;
   const installed = installedPackages(root);
-  const places = workspace === 'all' ? Object.keys(lock) : placesOf(lock, workspace);
-  return places.filter((place) => {
+  const entries = workspace === 'all' ? Object.entries(lock) : [...packagesOf(lock, workspace)];
+  return entries.filter(([place, { version, integrity, optional, link }]) => {
     if (!place.includes('node_modules/')) return false;
-    const { version, integrity, optional, link } = lock[place];
     const found = installed[place];
     if (found === undefined) return !optional;
     return !link && (found.version !== version || found.integrity !== integrity);
   });
 }
 
+/** @param {string} root */
 const hasTools = (root) => {
   const installed = installedPackages(root);
+  /** @type {{ devDependencies: Ranges }} */
   const { devDependencies } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
   return Object.keys(devDependencies).some((name) => `node_modules/${name}` in installed);
 };
 
-/** By their places. npm writes its record last, so an installation that was killed is not in it. */
+/**
+ * What npm has installed. It writes this record last, so an installation that was killed is not in it.
+ * @param {string} root
+ * @returns {LockedPackages}
+ */
 const installedPackages = (root) =>
   JSON.parse(readIfThere(path.join(root, 'node_modules/.package-lock.json')) ?? '{"packages":{}}').packages;
 
-/** The places in a lock file of what a workspace needs. */
-function placesOf(lock, workspace) {
-  const places = new Set();
-  const add = (place) => {
-    if (places.has(place)) return;
-    places.add(place);
-    const { link, resolved, dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta } = lock[place];
-    if (link) return add(resolved);
+/**
+ * What a workspace needs of a lock file, by its places.
+ * @param {LockedPackages} lock @param {string} workspace
+ */
+function packagesOf(lock, workspace) {
+  /** @type {Map<string, LockedPackage>} */
+  const packages = new Map();
+  const add = (/** @type {string} */ place) => {
+    if (packages.has(place)) return;
+    const entry = lock[place];
+    if (entry === undefined) throw new Error(`package-lock.json lacks ${place}`);
+    packages.set(place, entry);
+    const { link, resolved, dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta } = entry;
+    if (link && resolved !== undefined) return add(resolved);
     for (const name of Object.keys({ ...dependencies, ...optionalDependencies, ...peerDependencies })) {
       const needed = peerDependenciesMeta?.[name]?.optional ? undefined : placeOf(lock, place, name);
       if (needed !== undefined) add(needed);
     }
   };
   add(workspace);
-  return [...places];
+  return packages;
 }
 
-/** Where Node finds a package from a place: in the node_modules of that place, or of a folder above it. */
+/**
+ * Where Node finds a package from a place: in the node_modules of that place, or of a folder above it.
+ * @param {LockedPackages} lock @param {string} from @param {string} name
+ * @returns {string | undefined}
+ */
 function placeOf(lock, from, name) {
   const place = path.posix.join(from, 'node_modules', name);
   if (place in lock || from === '') return place in lock ? place : undefined;
@@ -82,7 +124,10 @@ function placeOf(lock, from, name) {
   return placeOf(lock, above === '.' ? '' : above, name);
 }
 
-/** Of two commands that install into this checkout at once the second one waits for the first. */
+/**
+ * Of two commands that install into this checkout at once the second one waits for the first.
+ * @param {string} root @param {(line: string) => void} say @param {() => Promise<void>} work
+ */
 async function alone(root, say, work) {
   const file = path.join(root, '.granary-install');
   for (let attempt = 0; !take(file); attempt++) {
@@ -96,7 +141,7 @@ async function alone(root, say, work) {
   }
 }
 
-/** By a link, so that the file always names its holder. One that was killed is succeeded. */
+/** By a link, so that the file always names its holder. One that was killed is succeeded. @param {string} file */
 function take(file) {
   const own = `${file}.${process.pid}`;
   try {
@@ -104,20 +149,11 @@ function take(file) {
     linkSync(own, file);
     return true;
   } catch (error) {
-    if (error.code !== 'EEXIST') throw error;
+    if (codeOf(error) !== 'EEXIST') throw error;
   } finally {
     rmSync(own, { force: true });
   }
   const holder = readIfThere(file);
   if (holder !== undefined && !isRunning(Number(holder))) rmSync(file, { force: true });
   return false;
-}
-
-function readIfThere(file) {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    if (error.code === 'ENOENT') return undefined;
-    throw error;
-  }
 }

@@ -1,7 +1,7 @@
-// @ts-check
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
+import { messageOf } from './errors.mjs';
 import { checkNode, prepare } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
@@ -37,7 +37,7 @@ async function run() {
 try {
   await run();
 } catch (error) {
-  console.error(error instanceof Error ? error.message : error);
+  console.error(messageOf(error));
   process.exitCode = 1;
 }
 // Whatever a step that ran out of time still waits for would hold up a natural end.

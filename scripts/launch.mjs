@@ -7,7 +7,7 @@ const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
 /** Throws a sentence if this Node is older than 20.19. */
 export function checkNode() {
-  const [major, minor] = process.versions.node.split('.').map(Number);
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   if (major < 20 || (major === 20 && minor < 19)) {
     throw new Error(`Granary needs Node 20.19 or newer; this is Node ${process.versions.node}.`);
   }
@@ -16,6 +16,7 @@ export function checkNode() {
 /**
  * Translates the flags of an npm script into environment variables, which the services read. `flags` maps each flag to
  * its variable, or to the variable and its value for a flag without a value. Returns false after printing the help.
+ * @param {string} script @param {string[]} args @param {Record<string, string | string[]>} flags @param {string} help
  */
 export function readFlags(script, args, flags, help) {
   const here = userDirectory(script);
@@ -24,11 +25,12 @@ export function readFlags(script, args, flags, help) {
     return false;
   }
   for (let i = 0; i < args.length; i++) {
-    const [flag, ...rest] = args[i].split('=');
-    if (!(flag in flags)) {
-      throw new Error(`Unknown option ${args[i]}. The options are ${Object.keys(flags).join(', ')} and --help.`);
-    }
+    const arg = args[i] ?? '';
+    const [flag = '', ...rest] = arg.split('=');
     const [name, fixed] = [flags[flag]].flat();
+    if (name === undefined) {
+      throw new Error(`Unknown option ${arg}. The options are ${Object.keys(flags).join(', ')} and --help.`);
+    }
     if (fixed !== undefined && rest.length > 0) throw new Error(`${flag} takes no value.`);
     const value = fixed ?? (rest.length > 0 ? rest.join('=') : args[++i]);
     if (value === undefined || value === '') throw new Error(`${flag} needs a value.`);
@@ -43,16 +45,21 @@ export function readFlags(script, args, flags, help) {
 /**
  * The directory that relative paths of a user refer to. npm changes to the project's folder for a script, and passes
  * the directory in which it was started.
+ * @param {string | undefined} script
  */
 export function userDirectory(script) {
   return (process.env.npm_lifecycle_event === script && process.env.INIT_CWD) || process.cwd();
 }
 
-/** Checked here to name the flag; the service would name the variable, and only after a build. */
+/**
+ * Checked here to name the flag; the service would name the variable, and only after a build.
+ * @param {string} flag @param {string} value
+ */
 function checkPort(flag, value) {
   if (!isPort(value)) throw new Error(`${flag} must be a whole number from 0 to 65535, not ${JSON.stringify(value)}.`);
 }
 
+/** @param {string} value */
 const isPort = (value) => /^\d{1,5}$/.test(value) && Number(value) <= 65_535;
 
 /**
@@ -66,10 +73,12 @@ export async function checkAddress() {
   const server = createServer();
   try {
     await new Promise((resolve, reject) => {
-      server.once('error', reject).listen({ host, port: Number(port), exclusive: true }, resolve);
+      server.once('error', reject);
+      server.listen({ host, port: Number(port), exclusive: true }, () => resolve(undefined));
     });
   } catch (error) {
-    const why = JSON.parse(read(path.join(root, 'services/shared/src/listen-problems.json')))[error.code];
+    const { code = '' } = /** @type {NodeJS.ErrnoException} */ (error);
+    const why = JSON.parse(read(path.join(root, 'services/shared/src/listen-problems.json')))[code];
     if (why === undefined) throw error;
     throw new Error(`Cannot listen on ${host.includes(':') ? `[${host}]` : host}:${port}: ${why}`, { cause: error });
   }
@@ -84,7 +93,8 @@ export function readEnvFile() {
   try {
     process.loadEnvFile(file);
   } catch (error) {
-    throw new Error(`${file} cannot be read: ${error.message}`, { cause: error });
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`${file} cannot be read: ${why}`, { cause: error });
   }
   // The services warn of names in it that are no settings.
   process.env.GRANARY_ENV_FILE = file;
@@ -95,6 +105,7 @@ export function readEnvFile() {
 /**
  * Installs the packages of a workspace and of those that it depends on, and builds them, where that is not done yet,
  * and says so. `workspace` is its folder, or `all`, which has the tools of the tests too.
+ * @param {string} workspace
  */
 export async function prepare(workspace) {
   // The default data directory is in the project, regardless of the current directory.
@@ -102,7 +113,7 @@ export async function prepare(workspace) {
   if (process.env.npm_lifecycle_event) endWithNpm();
   // Imported late, because an older Node could not load these modules.
   const { installWhenNeeded } = await import('./install.mjs');
-  const say = (text) => console.error(text);
+  const say = (/** @type {string} */ text) => console.error(text);
   await installWhenNeeded(root, say, workspace);
   const { transpile } = await import('./transpile.mjs');
   await transpile(root, say, workspace);
@@ -115,7 +126,7 @@ export async function prepare(workspace) {
 function endWithNpm() {
   const ancestors = () => {
     const parent = process.ppid;
-    const [, name, grandparent] = /\((.*)\) \S (\d+)/s.exec(read(`/proc/${parent}/stat`)) ?? [];
+    const [, name = '', grandparent] = /\((.*)\) \S (\d+)/s.exec(read(`/proc/${parent}/stat`)) ?? [];
     return /^(ba|da|a|z|k)?sh$/.test(name) ? `${parent} ${grandparent}` : `${parent}`;
   };
   const npm = ancestors();
@@ -127,6 +138,7 @@ function endWithNpm() {
   check.unref();
 }
 
+/** @param {string} file */
 function read(file) {
   try {
     return readFileSync(file, 'utf8');

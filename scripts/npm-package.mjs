@@ -4,9 +4,12 @@ import path from 'node:path';
 import { runChild } from './child.mjs';
 import { npm } from './npm.mjs';
 
+/** @typedef {{ name: string, version: string, integrity: string }} NpmPackage With the digest of its archive. */
+
 /**
  * Returns the path of one file of a package of npm that is not installed with the others, because few need it. It is
  * kept in the cache. Throws an error if the package is not the one with this digest. Needs a built checkout.
+ * @param {NpmPackage} npmPackage @param {string} file
  */
 export async function fileOfPackage({ name, version, integrity }, file) {
   const { installOnce } = await import('@granary/stack/tools/cache');

@@ -5,6 +5,13 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { runChild } from './child.mjs';
 
+/**
+ * @import { ChildProcessByStdio } from 'node:child_process'
+ * @import { Readable } from 'node:stream'
+ * @typedef {ChildProcessByStdio<null, Readable, Readable>} Child
+ * @typedef {{ code: number | null, signal: NodeJS.Signals | null }} Exit
+ */
+
 const readyTimeoutMs = 300_000;
 const stopTimeoutMs = 5000;
 /** What a start may install, on the disk. */
@@ -13,19 +20,22 @@ const packagesMaxMib = 200;
 /**
  * The first start of a new user: a clean copy of the checkout, without packages and build, is started with one command,
  * stores a document and lists it, and is stopped. Throws an error for what failed.
+ * @param {string} root
  */
 export async function smoke(root) {
   const checkout = mkdtempSync(path.join(os.tmpdir(), 'granary-smoke-'));
   const dataDir = mkdtempSync(path.join(os.tmpdir(), 'granary-smoke-data-'));
+  /** @type {Child | undefined} */
   let child;
   try {
     await copyCheckout(root, checkout);
     const args = ['scripts/start.mjs', '--port', '0', '--data-dir', dataDir];
+    /** @type {NodeJS.ProcessEnv} */
     const env = { ...process.env, npm_config_prefer_offline: 'true' };
     for (const name of ['PORT', 'DATA_DIR', 'OPERATOR_KEY', 'npm_lifecycle_event']) delete env[name];
     child = spawn(process.execPath, args, { cwd: checkout, env, stdio: ['ignore', 'pipe', 'pipe'] });
     const output = collect(child);
-    const exit = new Promise((resolve) => child.once('exit', (code, signal) => resolve({ code, signal })));
+    const exit = exitOf(child);
 
     const url = await waitFor(output, exit, /^Granary is ready at (http:\/\/127\.0\.0\.1:\d+)\s*$/m);
     const app = await waitFor(output, exit, /^\s*demo app: (\S+)\s*$/m);
@@ -57,14 +67,16 @@ export async function smoke(root) {
   }
 }
 
+/** @param {string} url @param {string} app @param {string} key */
 async function useIt(url, app, key) {
   const health = await fetch(`${url}/health`);
   check(health.status === 200, `GET /health answers 200, not ${health.status} ${await health.text()}`);
 
-  const post = async (route, body) => {
+  const post = async (/** @type {string} */ route, /** @type {object} */ body) => {
     const headers = { 'content-type': 'application/json', 'x-app-key': key };
     const response = await fetch(url + route, { method: 'POST', headers, body: JSON.stringify(body) });
-    return { status: response.status, body: await response.json() };
+    const answer = /** @type {{ records?: Record<string, unknown>[], total?: number }} */ (await response.json());
+    return { status: response.status, body: answer };
   };
   const document = { id: 'smoke', title: 'Grüße 🌾', price: 12.5 };
   const stored = await post('/store', { root: `${app}::smoke`, data: [document] });
@@ -78,7 +90,7 @@ async function useIt(url, app, key) {
   );
 }
 
-/** The files of a clone of the current state. */
+/** The files of a clone of the current state. @param {string} root @param {string} target */
 async function copyCheckout(root, target) {
   const listed = await runChild('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: root });
   if (listed.code !== 0) throw new Error(`git ls-files failed: ${listed.output}`);
@@ -87,13 +99,17 @@ async function copyCheckout(root, target) {
   }
 }
 
-/** What a folder takes on the disk, as `du -m` counts it. */
+/** What a folder takes on the disk, as `du -m` counts it. @param {string} folder */
 function mibOf(folder) {
   const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
   const blocks = entries.map(({ parentPath, name }) => lstatSync(path.join(parentPath, name)).blocks);
   return Math.ceil((blocks.reduce((sum, each) => sum + each, 0) * 512) / 1024 ** 2);
 }
 
+/** @param {Child} child @returns {Promise<Exit>} */
+const exitOf = (child) => new Promise((resolve) => child.once('exit', (code, signal) => resolve({ code, signal })));
+
+/** What a child has printed so far. @param {Child} child */
 function collect(child) {
   const output = { text: '' };
   for (const stream of [child.stdout, child.stderr])
@@ -101,6 +117,10 @@ function collect(child) {
   return output;
 }
 
+/**
+ * The text that the group of a pattern has in the output, once it is there.
+ * @param {{ text: string }} output @param {Promise<Exit>} exit @param {RegExp} pattern
+ */
 async function waitFor(output, exit, pattern) {
   let ended = false;
   void exit.then(() => (ended = true));
@@ -113,7 +133,7 @@ async function waitFor(output, exit, pattern) {
   }
 }
 
-/** Processes started in or on one of the two folders; Linux only. */
+/** Processes started in or on one of the two folders; Linux only. @param {string} checkout @param {string} dataDir */
 function processesOf(checkout, dataDir) {
   if (process.platform !== 'linux') return [];
   return readdirSync('/proc')
@@ -129,6 +149,7 @@ function processesOf(checkout, dataDir) {
     });
 }
 
+/** @param {string} pid */
 function endProcess(pid) {
   try {
     process.kill(Number(pid), 'SIGKILL');
@@ -137,6 +158,7 @@ function endProcess(pid) {
   }
 }
 
+/** @param {boolean} holds @param {string} expectation @returns {asserts holds} */
 function check(holds, expectation) {
   if (!holds) throw new Error(`expected that ${expectation}`);
 }

@@ -27,10 +27,7 @@ async function start() {
   // Ctrl-C arrives twice, from the terminal and through npm. Until the services handle signals the first one ends us;
   // after that they stop once, and these listeners keep the second one from interrupting the stop.
   let loaded = false;
-  for (const [signal, code] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ]) {
+  for (const [signal, code] of Object.entries({ SIGINT: 130, SIGTERM: 143 })) {
     process.on(signal, () => {
       if (!loaded) process.exit(code);
     });

@@ -1,4 +1,3 @@
-// @ts-check
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { budgets } from './test/order.mjs';

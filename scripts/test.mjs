@@ -1,4 +1,3 @@
-// @ts-check
 import { parseArgs } from 'node:util';
 import { runChanged } from './test/changed.mjs';
 import { compileKubernetes, runChosen, runSystemTests, runTests, systemProjects, testProjects } from './test/parts.mjs';

@@ -4,12 +4,17 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { isRunning } from './child.mjs';
+import { messageOf } from './errors.mjs';
 import { phase } from './phase.mjs';
+import { readIfThere } from './read-if-there.mjs';
+
+/** @typedef {{ files: string[], isCurrent: () => boolean, write: () => void }} Output What is built of one source. */
 
 const require = createRequire(import.meta.url);
 
 /**
  * As jest translates the tests (jest.config.js), but `import()` stays what Node has, and maps are files of their own.
+ * @type {import('@swc/core').Options}
  */
 const options = {
   swcrc: false,
@@ -29,6 +34,7 @@ const unused = /\.test\.ts$|\.d\.ts$|^gen\//;
  * copies its JSON, without judging types, which `npm run types` does. Only files that have changed are written, each by
  * a rename, and what has no source is deleted: a build that was killed is completed by the next one, and two at once do
  * not disturb each other. Throws an error that lists all files that are no TypeScript.
+ * @param {string} root @param {(line: string) => void} [say] @param {string} [workspace]
  */
 export async function transpile(root, say = () => {}, workspace = 'all') {
   const names = workspace === 'all' ? listWorkspaces(root) : workspacesOf(root, workspace);
@@ -42,41 +48,44 @@ export async function transpile(root, say = () => {}, workspace = 'all') {
   for (const folder of workspaces) removeOthers(path.join(folder, 'dist'), wanted);
 }
 
+/** @param {string} root @param {string} folder */
 const isWorkspace = (root, folder) => existsSync(path.join(root, folder, 'package.json'));
 
-/** The workspaces, as paths from the root. `deploy` has other folders too. */
+/** The workspaces, as paths from the root. `deploy` has other folders too. @param {string} root */
 const listWorkspaces = (root) =>
   ['services', 'deploy']
     .filter((folder) => existsSync(path.join(root, folder)))
     .flatMap((folder) => readdirSync(path.join(root, folder)).map((name) => `${folder}/${name}`))
     .filter((folder) => isWorkspace(root, folder));
 
-/** A workspace and those that it depends on, as paths from the root. */
+/** A workspace and those that it depends on, as paths from the root. @param {string} root @param {string} workspace */
 function workspacesOf(root, workspace) {
   const workspaces = new Set([workspace]);
   for (const each of workspaces) {
     const { dependencies } = JSON.parse(readFileSync(path.join(root, each, 'package.json'), 'utf8'));
-    for (const name of Object.keys(dependencies).filter((dependency) => dependency.startsWith('@granary/'))) {
+    const names = Object.keys(dependencies).filter((name) => name.startsWith('@granary/'));
+    for (const name of names) {
       const folders = ['services', 'deploy'].map((folder) => name.replace('@granary', folder));
-      workspaces.add(folders.find((folder) => isWorkspace(root, folder)));
+      for (const folder of folders.filter((each) => isWorkspace(root, each))) workspaces.add(folder);
     }
   }
   return [...workspaces];
 }
 
+/** @param {Output[]} outputs */
 function writeAll(outputs) {
   const problems = outputs.flatMap(({ write }) => {
     try {
       write();
       return [];
     } catch (error) {
-      return [stripVTControlCharacters(error.message).trim()];
+      return [stripVTControlCharacters(messageOf(error)).trim()];
     }
   });
   if (problems.length > 0) throw new Error(`the build failed:\n${problems.join('\n\n')}`);
 }
 
-/** The contents of the folder `dist` of a workspace: `{ files, isCurrent, write }` for each source. */
+/** The contents of the folder `dist` of a workspace, for each source. @param {string} workspace */
 function outputsOf(workspace) {
   return readdirSync(path.join(workspace, 'src'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && /\.(ts|json)$/.test(entry.name))
@@ -88,7 +97,11 @@ function outputsOf(workspace) {
     });
 }
 
-/** The program's last lines name the state of its source that it was made from, so it needs no record beside it. */
+/**
+ * The program's last lines name the state of its source that it was made from, so it needs no record beside it.
+ * @param {string} source @param {string} target
+ * @returns {Output}
+ */
 function program(source, target) {
   const text = readFileSync(source, 'utf8');
   const hash = createHash('sha256').update(`${mechanism()}\n${text}`).digest('hex');
@@ -100,23 +113,25 @@ function program(source, target) {
     write: () => {
       const { transformSync } = require('@swc/core');
       const sourceFileName = path.relative(path.dirname(target), source).replaceAll(path.sep, '/');
-      const made = transformSync(text, { ...options, filename: source, sourceFileName });
+      const { code, map: mapping = '' } = transformSync(text, { ...options, filename: source, sourceFileName });
       // The program comes last: where it is, its map is.
-      install(map, made.map);
-      install(target, `${made.code.trimEnd()}\n${end}`);
+      install(map, mapping);
+      install(target, `${code.trimEnd()}\n${end}`);
     },
   };
 }
 
+/** @param {string} source @param {string} target @returns {Output} */
 function copy(source, target) {
   const text = readFileSync(source, 'utf8');
   return { files: [target], isCurrent: () => readIfThere(target) === text, write: () => install(target, text) };
 }
 
+/** @type {string | undefined} */
 let knownMechanism;
 const mechanism = () => (knownMechanism ??= JSON.stringify([require('@swc/core/package.json').version, options]));
 
-/** Writes a file by a rename, so that nobody reads a part of it. */
+/** Writes a file by a rename, so that nobody reads a part of it. @param {string} file @param {string} text */
 function install(file, text) {
   const staging = `${file}.${process.pid}.tmp`;
   mkdirSync(path.dirname(file), { recursive: true });
@@ -124,6 +139,7 @@ function install(file, text) {
   renameSync(staging, file);
 }
 
+/** @param {string} dist @param {Set<string>} wanted */
 function removeOthers(dist, wanted) {
   if (!existsSync(dist)) return;
   for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
@@ -132,17 +148,8 @@ function removeOthers(dist, wanted) {
   }
 }
 
-/** By another build, which runs at the same time. */
+/** By another build, which runs at the same time. @param {string} name */
 function isBeingWritten(name) {
   const [, pid] = /\.(\d+)\.tmp$/.exec(name) ?? [];
   return pid !== undefined && isRunning(Number(pid));
-}
-
-function readIfThere(file) {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    if (error.code === 'ENOENT') return undefined;
-    throw error;
-  }
 }

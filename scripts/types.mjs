@@ -3,18 +3,19 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runChild } from './child.mjs';
+import { messageOf } from './errors.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const shared = path.join(root, 'services/shared');
 
-/** A file without services is generated with those that import it. */
+/** A file without services is generated with those that import it. @param {string} proto */
 const hasService = (proto) => /^service /m.test(readFileSync(path.join(root, 'protos', proto), 'utf8'));
 
 /**
  * Generates the types of the protos, if these have changed. Only those who judge types need them: the programs do not.
  */
 export async function generateTypes() {
-  const protos = readdirSync(path.join(root, 'protos'), { recursive: true })
+  const protos = readdirSync(path.join(root, 'protos'), { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.proto'))
     .map((file) => file.replaceAll(path.sep, '/'))
     .sort();
@@ -63,19 +64,28 @@ export async function generateTypes() {
   }
 }
 
-/** Judges the types of all services and tests. Throws an error with what the compiler found. */
+/**
+ * Judges the types of all services and tests, and those of the scripts that run before a build and are JavaScript for
+ * that reason. Throws an error with what the compiler found in both.
+ */
 async function checkTypes() {
   await generateTypes();
   const compiler = path.join(root, 'node_modules/typescript/bin/tsc');
-  const { code, output } = await runChild(process.execPath, [compiler, '-p', 'services/tsconfig.json'], { cwd: root });
-  if (code !== 0) throw new Error(output.trim());
+  const problems = [];
+  for (const folder of ['services', 'scripts']) {
+    const { code, output } = await runChild(process.execPath, [compiler, '-p', `${folder}/tsconfig.json`], {
+      cwd: root,
+    });
+    if (code !== 0) problems.push(output.trim());
+  }
+  if (problems.length > 0) throw new Error(problems.join('\n'));
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
     await checkTypes();
   } catch (error) {
-    console.error(error.message);
+    console.error(messageOf(error));
     process.exitCode = 1;
   }
 }

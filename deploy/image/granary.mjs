@@ -8,7 +8,10 @@ const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
 
 const operator = 'services/operator/dist/main.js';
 
-/** The file of each tool, its sentence in the list, and the arguments that come before those of the caller. */
+/**
+ * The file of each tool, its sentence in the list, and the arguments that come before those of the caller.
+ * @type {Record<string, [file: string, does: string, ...first: string[]]>}
+ */
 const tools = {
   topics: [operator, 'creates the topics that are missing in Kafka', 'topics'],
   'dead-letters': [operator, 'lists and replays events that a consumer could not apply', 'dead-letters'],
@@ -28,11 +31,16 @@ ${Object.entries(tools)
   .join('\n')}
 `;
 
-/** The file of a command, and the arguments that it begins with; undefined if there is no such command. */
+/**
+ * The file of a command, and the arguments that it begins with; undefined if there is no such command.
+ * @param {string} command
+ * @returns {[file: string, ...first: string[]] | undefined}
+ */
 function find(command) {
   if (services.includes(command)) return [`services/${command}/dist/main.js`];
-  if (!Object.hasOwn(tools, command)) return undefined;
-  const [file, , ...first] = tools[command];
+  const tool = Object.hasOwn(tools, command) ? tools[command] : undefined;
+  if (!tool) return undefined;
+  const [file, , ...first] = tool;
   return [file, ...first];
 }
 
@@ -42,7 +50,7 @@ if (found) {
   const [file, ...first] = found;
   const program = path.join(root, file);
   if (!existsSync(program)) throw new Error(`${program} is missing: this image is not complete`);
-  process.argv = [process.argv[0], program, ...first, ...args];
+  process.argv = [process.execPath, program, ...first, ...args];
   await import(pathToFileURL(program).href);
 } else if (command === '--help' || command === '-h') {
   console.log(usage);

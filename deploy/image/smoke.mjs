@@ -10,13 +10,18 @@ OPERATOR_KEY, or OPERATOR_KEY_FILE with the name of its file, is the key of the 
 `;
 const requestTimeoutMs = 30_000;
 
+/** @param {NodeJS.ProcessEnv} environment */
 function readOperatorKey({ OPERATOR_KEY: key, OPERATOR_KEY_FILE: file }) {
   const found = key || (file && readFileSync(file, 'utf8').trim());
   if (!found) throw new Error(`OPERATOR_KEY or OPERATOR_KEY_FILE is required.\n\n${usage}`);
   return found;
 }
 
-/** Sends a request, and returns the JSON of its answer. Throws if the status is not `wanted`. */
+/**
+ * Sends a request, and returns the JSON of its answer. Throws if the status is not `wanted`.
+ * @param {string} url @param {string} method @param {string} route
+ * @param {{ headers: Record<string, string>, body?: object, wanted: number }} request
+ */
 async function send(url, method, route, { headers, body, wanted }) {
   const response = await fetch(new URL(route, url), {
     method,
@@ -31,6 +36,7 @@ async function send(url, method, route, { headers, body, wanted }) {
   return text === '' ? undefined : JSON.parse(text);
 }
 
+/** @param {string} url @param {string} operatorKey */
 async function run(url, operatorKey) {
   const operator = { 'x-operator-key': operatorKey };
   const created = await send(url, 'POST', '/api/applications', {
@@ -58,12 +64,18 @@ async function run(url, operatorKey) {
   }
 }
 
+/** What went wrong, with the reason of Node if a request could not be sent. @param {unknown} error */
+function describe(error) {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
+}
+
 try {
   const { values } = parseArgs({ options: { url: { type: 'string' }, help: { type: 'boolean', short: 'h' } } });
   if (values.help) console.log(usage);
   else if (!values.url) throw new Error(`--url is required.\n\n${usage}`);
   else await run(values.url, readOperatorKey(process.env));
 } catch (error) {
-  console.error(error.cause ? `${error.message}: ${error.cause.message}` : error.message);
+  console.error(describe(error));
   process.exitCode = 1;
 }

@@ -1,18 +1,39 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { showAnswer, showRequest } from './transcript.mjs';
 
+/**
+ * @typedef {{ file: File, toString: () => string }} FormFile A file of a form, and how a shell command names it.
+ *
+ * @typedef {object} Request
+ * @property {string} method
+ * @property {string} path with its query
+ * @property {boolean} [isPublic] sends no key
+ * @property {Record<string, string>} [headers]
+ * @property {string} [body] as JSON
+ * @property {Record<string, string | FormFile>} [form] in place of a body
+ *
+ * @typedef {{ status: number, headers: Headers, text: string, ms: number }} Reply
+ * @typedef {Reply & { json: any }} Answer Each operation of the API has other members in its JSON.
+ * @typedef {ReturnType<typeof createClient>} Client
+ */
+
 const taskTimeoutMs = 60_000;
 const requestTimeoutMs = 30_000;
 
 /** An unexpected result; the message explains it to the user of the demo. */
 export class Unexpected extends Error {}
 
+/** @param {boolean} holds @param {string} sentence @returns {asserts holds} */
 export function expect(holds, sentence) {
   if (!holds) throw new Unexpected(sentence);
 }
 
-/** A client of one app of a Granary. `send` only sends, `show` also prints the request and the answer. */
+/**
+ * A client of one app of a Granary. `send` only sends, `show` also prints the request and the answer.
+ * @param {{ url: string, app: string, key: string }} options
+ */
 export function createClient({ url, app, key }) {
+  /** @type {(request: Request) => Promise<Reply>} */
   const send = async (request) => {
     const { method, path, isPublic, headers, body, form } = request;
     const startedMs = performance.now();
@@ -23,7 +44,7 @@ export function createClient({ url, app, key }) {
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
       },
-      body: form ? toFormData(form) : body,
+      body: form ? toFormData(form) : (body ?? null),
       signal: AbortSignal.timeout(requestTimeoutMs),
     }).catch((error) => {
       if (error.name === 'TimeoutError') {
@@ -36,6 +57,7 @@ export function createClient({ url, app, key }) {
     return { status: response.status, headers: response.headers, text, ms: performance.now() - startedMs };
   };
 
+  /** @type {(request: Request, answer: Reply, statuses: number[]) => Answer} */
   const check = ({ method, path }, answer, statuses) => {
     const { status, text } = answer;
     expect(statuses.includes(status), `${method} ${path} answered ${status}, not ${statuses.join(' or ')}: ${text}`);
@@ -45,10 +67,16 @@ export function createClient({ url, app, key }) {
 
   return {
     app,
-    /** Sends a request without printing it. Throws Unexpected for a status that is not among `statuses`. */
+    /**
+     * Sends a request without printing it. Throws Unexpected for a status that is not among `statuses`.
+     * @param {Request} request
+     */
     send: async (request, statuses = [200]) => check(request, await send(request), statuses),
 
-    /** Sends a request and prints it; `lines` selects the printed lines of the answer. */
+    /**
+     * Sends a request and prints it; `lines` selects the printed lines of the answer.
+     * @param {Request} request @param {(answer: Answer) => string[]} lines
+     */
     show: async (request, lines, statuses = [200]) => {
       showRequest(url, { ...request, key });
       const answer = check(request, await send(request), statuses);
@@ -56,9 +84,9 @@ export function createClient({ url, app, key }) {
       return answer;
     },
 
-    showRequest: (request) => showRequest(url, { ...request, key }),
+    showRequest: (/** @type {Request} */ request) => showRequest(url, { ...request, key }),
 
-    /** Waits until the task of a ticket has completed, and shows its last state. */
+    /** Waits until the task of a ticket has completed, and shows its last state. @param {string} ticket */
     waitFor: async (ticket) => {
       const request = { method: 'GET', path: `/api/tasks/${ticket}`, isPublic: true };
       const deadlineMs = Date.now() + taskTimeoutMs;
@@ -67,7 +95,7 @@ export function createClient({ url, app, key }) {
         const { status, operation_type: operation, progress } = answer.json;
         expect(typeof status === 'string', `The task ${ticket} failed: ${status?.Failed?.error}`);
         if (status === 'Completed') {
-          showRequest(url, request);
+          showRequest(url, { ...request, key });
           showAnswer(answer.status, answer.ms, [JSON.stringify({ status, operation_type: operation, progress })]);
           return;
         }
@@ -78,9 +106,12 @@ export function createClient({ url, app, key }) {
   };
 }
 
-/** Form fields as with curl's -F; a File is sent as a file. */
+/** Form fields as with curl's -F; a File is sent as a file. @param {Record<string, string | FormFile>} fields */
 function toFormData(fields) {
   const form = new FormData();
-  for (const [name, value] of Object.entries(fields)) form.append(name, value.file ?? value);
+  for (const [name, value] of Object.entries(fields)) {
+    if (typeof value === 'string') form.append(name, value);
+    else form.append(name, value.file);
+  }
   return form;
 }

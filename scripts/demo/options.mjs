@@ -1,7 +1,10 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { codeOf } from '../errors.mjs';
 import { prepare } from '../launch.mjs';
+
+/** @typedef {{ url: string, app: string, key: string }} Options The app to use, and where. */
 
 const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
 
@@ -17,23 +20,28 @@ export const help = `Loads the 3,201 films of vega-datasets into a running Grana
 
 Without options it uses the demo app of the Granary started here by npm start or npm run stack.`;
 
+/** @type {Record<string, string>} */
 const flags = { '--url': 'GRANARY_URL', '--app': 'GRANARY_APP', '--key': 'GRANARY_KEY', '--data-dir': 'DATA_DIR' };
 
 /**
- * `{url, app, key}` from the flags, else the environment, else the data directory, after `prepare`; undefined for
- * --help.
+ * What to use, from the flags, else the environment, else the data directory, after `prepare`; undefined for --help.
+ * @param {string[]} args @param {NodeJS.ProcessEnv} environment
+ * @returns {Promise<Options | undefined>}
  */
 export async function readOptions(args, environment) {
   if (args.some((arg) => arg === '--help' || arg === '-h')) return undefined;
+  /** @type {NodeJS.ProcessEnv} */
   const given = { ...environment };
   for (let i = 0; i < args.length; i++) {
-    const [flag, ...rest] = args[i].split('=');
-    if (!(flag in flags)) {
-      throw new Error(`Unknown option ${args[i]}. The options are ${Object.keys(flags).join(', ')} and --help.`);
+    const arg = args[i] ?? '';
+    const [flag = '', ...rest] = arg.split('=');
+    const variable = flags[flag];
+    if (variable === undefined) {
+      throw new Error(`Unknown option ${arg}. The options are ${Object.keys(flags).join(', ')} and --help.`);
     }
     const value = rest.length > 0 ? rest.join('=') : args[++i];
     if (value === undefined || value === '') throw new Error(`${flag} needs a value.`);
-    given[flags[flag]] = value;
+    given[variable] = value;
   }
   const { GRANARY_APP: app, GRANARY_KEY: key, GRANARY_URL: givenUrl } = given;
   if (givenUrl !== undefined && !URL.canParse(givenUrl)) throw new Error(`${givenUrl} is not a URL.`);
@@ -43,22 +51,30 @@ export async function readOptions(args, environment) {
   if (given.DATA_DIR) given.DATA_DIR = path.resolve(here, given.DATA_DIR);
   // The rest of the demo uses the built services; this changes the current directory.
   await prepare('services/local');
-  if (url !== undefined && app !== undefined) return { url, app, key };
+  if (url !== undefined && app !== undefined && key !== undefined) return { url, app, key };
   const found = await findDemoApp(given, url);
   return { url: url ?? found.url, app: app ?? found.app, key: key ?? found.key };
 }
 
-/** The demo app of a Granary running here: the one at `url`, the one on the given data directory, or any. */
+/**
+ * The demo app of a Granary running here: the one at `url`, the one on the given data directory, or any.
+ * @param {NodeJS.ProcessEnv} given @param {string | undefined} url
+ * @returns {Promise<Options>}
+ */
 async function findDemoApp(given, url) {
   const { isAlive } = await built('processes/processes.js');
   const directories = await dataDirectories(given);
+  /** @type {Options[]} */
   const running = [];
+  /** @type {string[]} */
   const unreadable = [];
   // A stack with --docker keeps the files outside volumes in its own directory.
   for (const directory of directories.flatMap((own) => [own, path.join(own, 'docker')])) {
+    /** @type {{ appId: string, key: string } | undefined} */
     const demo = readJson(path.join(directory, 'demo-app.json'), unreadable);
+    /** @type {{ url: string, process: string } | undefined} */
     const note = readJson(path.join(directory, 'running.json'), unreadable);
-    if (demo && url !== undefined && given.DATA_DIR) return { app: demo.appId, key: demo.key };
+    if (demo && url !== undefined && given.DATA_DIR) return { url, app: demo.appId, key: demo.key };
     if (demo && note && isAlive(note.process)) running.push({ url: note.url, app: demo.appId, key: demo.key });
   }
   const found = url === undefined ? running[0] : running.find((one) => isSameAddress(one.url, url));
@@ -73,10 +89,16 @@ async function findDemoApp(given, url) {
   );
 }
 
+/** @param {string} url */
 const hostOf = (url) => new URL(url).host.replace('localhost', '127.0.0.1');
+/** @param {string} one @param {string} other */
 const isSameAddress = (one, other) => hostOf(one) === hostOf(other);
 
-/** The directories to search: the given one, else the defaults of `npm start` and `npm run stack`. */
+/**
+ * The directories to search: the given one, else the defaults of `npm start` and `npm run stack`.
+ * @param {NodeJS.ProcessEnv} given
+ * @returns {Promise<string[]>}
+ */
 async function dataDirectories({ DATA_DIR: dataDir }) {
   if (dataDir) return [dataDir];
   const { resolveDataDir } = await built('postgres/data-dir.js');
@@ -85,13 +107,18 @@ async function dataDirectories({ DATA_DIR: dataDir }) {
   return (await Promise.all(own)).map(({ dataDir: directory }) => directory);
 }
 
+/** @param {string} file */
 const built = (file) => import(pathToFileURL(path.join(root, 'services/local/dist', file)).href);
 
+/**
+ * The JSON of a file, undefined if there is none. Adds a file that this user may not read to `unreadable`.
+ * @param {string} file @param {string[]} unreadable
+ */
 function readJson(file, unreadable) {
   try {
     return JSON.parse(readFileSync(file, 'utf8'));
   } catch (error) {
-    if (error.code === 'EACCES') unreadable.push(file);
+    if (codeOf(error) === 'EACCES') unreadable.push(file);
     return undefined;
   }
 }

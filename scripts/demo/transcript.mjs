@@ -1,20 +1,28 @@
+/** @import { Answer, Request } from './client.mjs' */
+
 const shownCharacters = 160;
 const barWidth = 30;
 
+/** @param {string} text */
 const write = (text) => process.stdout.write(text);
 const say = (line = '') => write(`${line}\n`);
 
 let steps = 0;
 
+/** @param {string} text */
 export function title(text) {
   say(`${steps === 0 ? '' : '\n'}${++steps}. ${text}\n`);
 }
 
+/** @param {string} text */
 export const note = (text) => say(`   ${text}`);
 
-/** A request as a shell command: the key shortened, a long body truncated. */
+/**
+ * A request as a shell command: the key shortened, a long body truncated.
+ * @param {string} url @param {Request & { key: string }} request
+ */
 export function showRequest(url, { method, path, headers, body, form, isPublic, key }) {
-  const quoted = (text) => `'${text}'`;
+  const quoted = (/** @type {string} */ text) => `'${text}'`;
   const parts = [
     'curl',
     ...(method === 'GET' ? [] : [`-X ${method}`]),
@@ -27,19 +35,26 @@ export function showRequest(url, { method, path, headers, body, form, isPublic, 
   say(`   $ ${parts.join(' ')}`);
 }
 
-/** Status, time and a few lines of an answer. */
+/** Status, time and a few lines of an answer. @param {number} status @param {number} ms @param {string[]} lines */
 export function showAnswer(status, ms, lines) {
   say(`   ${status} in ${ms.toFixed(1)} ms`);
   for (const line of lines) say(`     ${trimmed(line)}`);
 }
 
-/** The records of a page, one per line, then the rest of the answer. */
+/**
+ * The records of a page, one per line, then the rest of the answer.
+ * @param {{ records: object[] }} page
+ */
 export function pageLines({ records, ...rest }, shown = 5) {
   const more = records.length > shown ? [`… ${records.length - shown} more`] : [];
   return [...records.slice(0, shown).map((record) => JSON.stringify(record)), ...more, JSON.stringify(rest)];
 }
 
-/** Selects the named members of an answer as lines, and whether there are others. */
+/**
+ * Selects the named members of an answer as lines, and whether there are others.
+ * @param {string[]} names
+ * @returns {(answer: Answer) => string[]}
+ */
 export function pick(...names) {
   return ({ json }) => {
     const picked = names.filter((name) => name in json);
@@ -48,15 +63,19 @@ export function pick(...names) {
   };
 }
 
+/** @param {string} text */
 function trimmed(text) {
   const characters = [...text];
   return characters.length <= shownCharacters ? text : `${characters.slice(0, shownCharacters - 1).join('')}…`;
 }
 
+/** @param {number} number */
 export const count = (number) => number.toLocaleString('en-US');
 
 /**
  * Progress: a bar on a terminal, else a line for each quarter. `done` is called with growing numbers, finally `total`.
+ * @param {number} total @param {string} noun
+ * @returns {(done: number) => void}
  */
 export function progress(total, noun) {
   let quarters = 0;

@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { npm } from '../npm.mjs';
 import { listPackages } from './packages.mjs';
 
+/** @import { Piece } from './packages.mjs' */
+
 const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
 const carried = [...services, 'shared', 'operator'].map((name) => `services/${name}`);
 /** What of `services/operator` imports no `services/local`, which has a Postgres of its own. */
@@ -18,6 +20,7 @@ const unread = /\.(d\.[cm]?ts|[cm]?ts|map|md|markdown|flow|tsbuildinfo)$|^\.pack
  * Puts the built services with their production packages into the folder `target`, as they are in the image:
  * `granary.mjs`, `services/`, `protos/`, `node_modules/` and `sbom.spdx.json`, with what else is in the image. `root`
  * is a built checkout.
+ * @param {string} root @param {string} target @param {Piece[]} [others]
  */
 export async function stageApplication(root, target, others = []) {
   await installPackages(root, target);
@@ -39,18 +42,27 @@ export async function stageApplication(root, target, others = []) {
   writeFileSync(path.join(target, 'sbom.spdx.json'), `${JSON.stringify(list, undefined, 1)}\n`);
 }
 
-/** Its packages are those of the services, so npm need not install them. */
+/**
+ * Its packages are those of the services, so npm need not install them.
+ * @param {string} root @param {string} target
+ */
 function stageOperator(root, target) {
-  const [from, to] = [root, target].map((folder) => path.join(folder, 'services/operator/dist'));
+  const from = path.join(root, 'services/operator/dist');
+  const to = path.join(target, 'services/operator/dist');
   for (const program of operatorPrograms)
     cpSync(path.join(from, program), path.join(to, program), { recursive: true, filter: isProgram });
 }
 
+/** @param {string} root @param {string} target @param {string} file */
 const copy = (root, target, file) => cpSync(path.join(root, file), path.join(target, file));
 
+/** @param {string} file */
 const isProgram = (file) => !/\.test\.|\.d\.ts$|\.map$/.test(file);
 
-/** Installs what the services need at run time, from the lockfile. npm compares it with all workspaces. */
+/**
+ * Installs what the services need at run time, from the lockfile. npm compares it with all workspaces.
+ * @param {string} root @param {string} target
+ */
 async function installPackages(root, target) {
   mkdirSync(target, { recursive: true });
   for (const file of ['package.json', 'package-lock.json']) copy(root, target, file);
@@ -70,6 +82,7 @@ async function installPackages(root, target) {
   rmSync(path.join(target, 'node_modules/.bin'), { recursive: true, force: true });
 }
 
+/** @param {string} folder */
 function removeUnread(folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true, recursive: true })) {
     if (entry.isFile() && unread.test(entry.name)) rmSync(path.join(entry.parentPath, entry.name));
@@ -78,5 +91,7 @@ function removeUnread(folder) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
-  await stageApplication(root, path.resolve(process.argv[2]));
+  const target = process.argv[2];
+  if (target === undefined) throw new Error('The folder to fill is missing.');
+  await stageApplication(root, path.resolve(target));
 }

@@ -2,11 +2,18 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
 /**
+ * @import { LockedPackage, LockedPackages } from '../install.mjs'
+ * @typedef {{ name: string, version: string | undefined, license?: string | undefined, purl: string }} Piece A package,
+ * or something else that is in the image.
+ */
+
+/**
  * The software bill of materials of an installed tree in the format SPDX 2.3, from npm's record of it: no time and no
- * random name, so the same packages give the same text. `others` are `{name, version, license, purl}` of what npm has
- * not installed.
+ * random name, so the same packages give the same text. `others` is what npm has not installed.
+ * @param {string} recordFile @param {{ name: string, version: string }} application @param {Piece[]} others
  */
 export function listPackages(recordFile, { name, version }, others) {
+  /** @type {{ packages: LockedPackages }} */
   const { packages } = JSON.parse(readFileSync(recordFile, 'utf8'));
   const installed = Object.entries(packages)
     .filter(
@@ -34,16 +41,21 @@ export function listPackages(recordFile, { name, version }, others) {
   };
 }
 
+/** @param {string} name @param {LockedPackage} record */
 function npmPackage(name, { version, license, integrity }) {
-  const [algorithm, digest] = integrity?.split(' ')[0].split('-', 2) ?? [];
+  const [algorithm, digest] = integrity?.split(' ')[0]?.split('-', 2) ?? [];
   return {
     ...describe({ name, version, license, purl: `pkg:npm/${name.replace('@', '%40')}@${version}` }),
-    ...(digest && {
-      checksums: [{ algorithm: algorithm.toUpperCase(), checksumValue: Buffer.from(digest, 'base64').toString('hex') }],
-    }),
+    ...(algorithm &&
+      digest && {
+        checksums: [
+          { algorithm: algorithm.toUpperCase(), checksumValue: Buffer.from(digest, 'base64').toString('hex') },
+        ],
+      }),
   };
 }
 
+/** @param {Piece} piece */
 const describe = ({ name, version, license = 'NOASSERTION', purl }) => ({
   name,
   versionInfo: version,

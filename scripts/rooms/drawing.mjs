@@ -1,3 +1,9 @@
+/**
+ * @typedef {{ present: Set<string>, arrows: Set<string> }} Uses `present` has `package room` for each room with a file,
+ * `arrows` has `package from to` for each import.
+ * @typedef {{ name: string, listed: string[], height: number }} Card
+ */
+
 /** Sizes in pixels of the picture. */
 const box = { width: 190, height: 24, gap: 6 };
 const arcs = 74;
@@ -9,9 +15,8 @@ const border = 20;
  * One card for each package: its rooms as boxes, the roof on top and the leaves at the bottom. An arc leads from a room
  * to one that it imports; arcs of the roof and to leaves are left out, since both are next to all. Numbers of files and
  * of imports are not drawn: nearly every change would alter the picture, and each two branches would conflict in it.
- *
- * @param rooms the rooms of each package, from the lowest to the highest
- * @param found `present` has `package room` for each room with a file, `arrows` has `package from to` for each import
+ * @param {Record<string, string[]>} rooms those of each package, from the lowest to the highest
+ * @param {Uses} found
  */
 export function drawRooms(rooms, found) {
   const cards = Object.entries(rooms).map(([name, floors]) => {
@@ -19,6 +24,7 @@ export function drawRooms(rooms, found) {
     const height = card.title + listed.length * (box.height + box.gap) + 2 * card.padding;
     return { name, listed, height };
   });
+  /** @type {{ height: number, cards: (Card & { y: number })[] }[]} */
   const columns = Array.from({ length: columnCount }, () => ({ height: border, cards: [] }));
   for (const each of cards.toSorted((a, b) => b.height - a.height || (a.name < b.name ? -1 : 1))) {
     const column = columns.reduce((least, other) => (other.height < least.height ? other : least));
@@ -38,9 +44,10 @@ ${drawn.join('\n')}
 `;
 }
 
+/** @param {Card & { y: number }} card @param {number} x @param {Set<string>} arrows */
 function drawCard({ name, listed, height, y }, x, arrows) {
   const left = x + card.padding;
-  const top = (at) => y + card.padding + card.title + at * (box.height + box.gap);
+  const top = (/** @type {number} */ at) => y + card.padding + card.title + at * (box.height + box.gap);
   const boxes = listed.map((room, at) => drawBox(room, left, top(at)));
   const lines = listed.flatMap((from, at) =>
     listed.flatMap((to, below) => {
@@ -56,13 +63,17 @@ function drawCard({ name, listed, height, y }, x, arrows) {
   ].join('\n');
 }
 
+/** @param {string} room @param {number} x @param {number} y */
 function drawBox(room, x, y) {
   const isOutside = room === 'roof' || room === 'leaves';
   const fill = isOutside ? '#e2e8f0' : '#dbeafe';
   return `<rect x="${x}" y="${y}" width="${box.width}" height="${box.height}" rx="4" fill="${fill}"/><text x="${x + 8}" y="${y + 16}" fill="#0f172a">${room}</text>`;
 }
 
-/** From one room to one below it; the further away, the wider the arc. */
+/**
+ * From one room to one below it; the further away, the wider the arc.
+ * @param {number} x @param {number} fromY @param {number} toY @param {number} roomCount
+ */
 function drawArc(x, fromY, toY, roomCount) {
   const distance = Math.abs(toY - fromY) / (box.height + box.gap);
   const reach = Math.round(14 + ((arcs - 18) * 4 * distance) / (3 * roomCount));

@@ -1,4 +1,3 @@
-// @ts-check
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { runJest, runTimeoutMs } from '../jest.mjs';

@@ -1,4 +1,3 @@
-// @ts-check
 import path from 'node:path';
 import { runChild } from '../child.mjs';
 import { step } from './run.mjs';

@@ -1,4 +1,3 @@
-// @ts-check
 import { fork } from 'node:child_process';
 import path from 'node:path';
 import { forwardSignals, runChild } from '../child.mjs';
@@ -86,16 +85,16 @@ async function runCluster(run) {
   const leftMs = Math.min(runTimeoutMs + clusterMs - performance.now(), clusterMinutesMax * 60_000);
   const minutes = ((leftMs - clusterEndMs) / 60_000).toFixed(1);
   const child = fork(path.join(root, 'scripts/kube.mjs'), ['--short', `--minutes=${minutes}`], { cwd: root });
-  /** @type {any} */
-  let ran;
-  child.on('message', (message) => (ran = message));
+  /** @type {{ passed?: number, skipped?: number, failed?: number, failure?: string }} */
+  let ran = {};
+  child.on('message', (message) => (ran = Object(message)));
   const deadline = setTimeout(() => child.kill('SIGKILL'), leftMs);
   const ended = forwardSignals(child);
   const code = await new Promise((resolve) => child.once('exit', resolve));
   clearTimeout(deadline);
   ended();
-  run.counts.passed += ran?.passed ?? 0;
-  run.counts.skipped += ran?.skipped ?? 0;
+  run.counts.passed += ran.passed ?? 0;
+  run.counts.skipped += ran.skipped ?? 0;
   const reason = code === null ? 'it did not end in time' : `exit code ${code}`;
-  if (ran?.failed || code !== 0) fail(run, { title: name, message: ran?.failure ?? reason });
+  if (ran.failed || code !== 0) fail(run, { title: name, message: ran.failure ?? reason });
 }

@@ -1,4 +1,3 @@
-// @ts-check
 import { rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';

@@ -1,4 +1,3 @@
-// @ts-check
 import { runJest } from '../jest.mjs';
 import { toFailure } from './summary.mjs';
 import { judge, repeatFailed } from './verdicts.mjs';

@@ -1,4 +1,3 @@
-// @ts-check
 import path from 'node:path';
 import { build } from '../build.mjs';
 import { installWhenNeeded } from '../install.mjs';

@@ -1,4 +1,3 @@
-// @ts-check
 import { budgetOf } from './order.mjs';
 import { processorMs } from './suite-runner.mjs';
 import { shortName } from './reporter.mjs';

@@ -1,7 +1,7 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
+import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { eventually } from '@granary/testing/eventually';
-import { waitingBytes } from '../src/commit/metrics';
 import { newApp, storeRequest, type App, type DataService } from './support/data-service';
 import { fields, startCopy, startTwoCopies } from './support/write-fixture';
 
@@ -17,6 +17,9 @@ interface Answer {
   details?: object;
 }
 
+const readWaitingBytes = async (): Promise<number> =>
+  Number(/^granary_commit_waiting_bytes (\d+)$/m.exec(await renderMetrics())![1]);
+
 describe('writes that wait for the same head', () => {
   let url: string;
   let pool: Pool;
@@ -31,7 +34,7 @@ describe('writes that wait for the same head', () => {
     app = await newApp(one);
   });
   // The memory budget of waiting writes is whole again, whatever became of them.
-  afterEach(() => expect(waitingBytes.value).toBe(0));
+  afterEach(async () => expect(await readWaitingBytes()).toBe(0));
 
   async function store(copy: DataService, collection: string, data: object[], more: object = {}): Promise<Answer> {
     try {
@@ -65,7 +68,7 @@ describe('writes that wait for the same head', () => {
       return rowCount === 1;
     });
     const answers = submit();
-    await eventually(() => Promise.resolve(waitingBytes.value >= bytes));
+    await eventually(async () => (await readWaitingBytes()) >= bytes);
     onWaiting();
     await holder.query('commit');
     holder.release();

@@ -86,7 +86,7 @@ describeWith(describe, 'helm')('the Tiltfile', () => {
       expect(updates.some(({ remote_path }) => command[2]!.startsWith(`${remote_path}/`))).toBe(true);
     }
     expect(updates.map(({ local_path }) => local_path).sort()).toEqual(
-      [...serviceNames, 'shared'].map((name) => `services/${name}/dist`).sort(),
+      [...serviceNames, 'shared', 'operator'].map((name) => `services/${name}/dist`).sort(),
     );
     for (const { local_path, remote_path } of updates) expect(remote_path).toBe(`/app/${local_path}`);
     expect(await readText('deploy/tilt/Dockerfile')).toContain('WORKDIR /app\n');

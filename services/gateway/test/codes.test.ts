@@ -9,6 +9,7 @@ const root = join(__dirname, '../../..');
 /** Reasons that no client sees, with why. */
 const internal: Record<string, string> = {
   CALL_REFUSED: 'between services; a caller gets INTERNAL',
+  ACCOUNT_NOT_FOUND: 'of the ledger, which no route reaches yet',
 };
 
 /** Where the reason is among the arguments of what makes a ServiceError. */

@@ -27,7 +27,7 @@ export const waitingBytes = gauges({
 /** Counts a committed batch. */
 export function countBatch(path: CommitPath, batch: readonly unknown[], startedAtMs: number): void {
   durations.with(path).observe((performance.now() - startedAtMs) / 1_000);
-  writes.with(path).add(batch.length);
+  writes.with(path).inc(batch.length);
 }
 
 for (const path of paths) {

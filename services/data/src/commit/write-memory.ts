@@ -18,7 +18,7 @@ export class WriteMemory {
 
   take(bytes: number): void {
     this.used += bytes;
-    waitingBytes.value += bytes;
+    waitingBytes.inc(bytes);
   }
 
   /** Releases the writes of a batch that begins. */

@@ -47,7 +47,7 @@ function metricsOf(method: string, route: string): RouteMetrics {
 
 /** Counts a request, and starts its trace if it is sampled. */
 export function recordRequestStart(request: Request, context: RequestContext): void {
-  inFlight.value += 1;
+  inFlight.inc();
   context.span = startRequest(
     () => ({
       service: 'gateway',
@@ -61,7 +61,7 @@ export function recordRequestStart(request: Request, context: RequestContext): v
 
 /** The request was answered, or its client has disconnected. */
 export function recordRequestEnd(request: Request, response: Response, context: RequestContext): void {
-  inFlight.value -= 1;
+  inFlight.dec();
   const { method } = request;
   const route = context.route ?? noRoute;
   const status = response.headersSent ? response.statusCode : 0;
@@ -70,7 +70,7 @@ export function recordRequestEnd(request: Request, response: Response, context: 
   let counter = byStatus.get(status);
   if (!counter)
     byStatus.set(status, (counter = requests.with(methods.has(method) ? method : 'other', route, String(status))));
-  counter.add();
+  counter.inc();
   if (context.span) endSpan(context.span, method, context, status);
 }
 

@@ -17,6 +17,7 @@ const usage = `Backs up all data of a Granary, running or not, to a directory of
 
 export const backup = defineCommand({
   title: 'The backup',
+  endsInOrder: true,
   usage,
   options: { 'data-dir': { type: 'string' }, 'without-seed': { type: 'boolean' } },
   settings: { 'data-dir': 'DATA_DIR', 'without-seed': 'BACKUP_WITHOUT_SEED' },

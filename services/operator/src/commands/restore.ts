@@ -19,6 +19,7 @@ const usage = `Restores a backup to a data directory, and verifies all of it.
 
 export const restore = defineCommand({
   title: 'The restore',
+  endsInOrder: true,
   usage,
   options: { 'data-dir': { type: 'string' }, replace: { type: 'boolean' } },
   settings: { 'data-dir': 'DATA_DIR', replace: 'RESTORE_REPLACE' },

@@ -20,6 +20,7 @@ const usage = `Checks the hash chain of an app, over the HTTP API or from an exp
 
 export const verify = defineCommand({
   title: 'The verification',
+  endsInOrder: true,
   usage,
   options: {
     app: { type: 'string' },

@@ -15,7 +15,7 @@ export interface Surroundings {
 
 export interface CommandContext extends Surroundings {
   say: Say;
-  /** Aborted when a signal asks the program to end. */
+  /** Aborted when a signal asks the program to end, for a command that ends in order. */
   signal: AbortSignal;
 }
 
@@ -36,6 +36,8 @@ export interface CommandDefinition<O extends Options> {
   positionalSetting?: string;
   /** Begins the sentence about a failure, such as `The backup`; default: the error speaks for itself. */
   title?: string;
+  /** Whether a signal aborts `context.signal` and lets the work clean up; otherwise it ends the process at once. */
+  endsInOrder?: boolean;
   /** Does the work, and returns 1 if the process is to end with 1 after it. */
   run: (values: ValuesOf<O>, positionals: readonly string[], context: CommandContext) => Promise<void | 0 | 1>;
 }
@@ -43,12 +45,13 @@ export interface CommandDefinition<O extends Options> {
 /** A command of `granary-operator`; runs with its arguments, and returns the exit code of the process. */
 export type Command = (args: readonly string[], surroundings: Surroundings) => Promise<number>;
 
-/** Makes a command that parses its arguments, ends in order when a signal arrives, and says errors as sentences. */
+/** Makes a command that parses its arguments, and says errors as sentences. */
 export function defineCommand<const O extends Options>(definition: CommandDefinition<O>): Command {
-  const { usage, settings = {}, positionalSetting, title, run } = definition;
+  const { usage, settings = {}, positionalSetting, title, endsInOrder = false, run } = definition;
   return async (args, surroundings) => {
     const ending = new AbortController();
-    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => ending.abort());
+    const signals = endsInOrder ? (['SIGINT', 'SIGTERM', 'SIGHUP'] as const) : [];
+    for (const name of signals) process.on(name, () => ending.abort());
     try {
       const parsed = parse(definition, args);
       if (parsed === undefined) {
@@ -70,7 +73,7 @@ export function defineCommand<const O extends Options>(definition: CommandDefini
 }
 
 interface Arguments {
-  values: Readonly<Record<string, unknown>>;
+  values: Readonly<Record<string, string | boolean | undefined>>;
   positionals: string[];
 }
 
@@ -85,7 +88,7 @@ function parse(
   if (surplus !== undefined) throw new Error(`${surplus} is not expected.\n\n${usage}`);
   const empty = Object.entries(values).find(([, value]) => value === '');
   if (empty !== undefined) throw new Error(`--${empty[0]} needs a value.`);
-  return { values, positionals };
+  return { values: values as Arguments['values'], positionals };
 }
 
 /** The settings that are among the arguments. */

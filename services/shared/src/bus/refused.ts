@@ -46,7 +46,7 @@ export async function recordRefused(
       where (select count(*) from refused_event where consumer = ${consumer}) < ${rowsMax}
       on conflict do nothing`,
   );
-  for (const { why } of refused) refusals.with(consumer, why).add();
+  for (const { why } of refused) refusals.with(consumer, why).inc();
   const [first] = refused;
   log.error(
     { consumer, source: first!.source, why: first!.why, count: refused.length },

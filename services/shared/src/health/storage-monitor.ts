@@ -55,7 +55,7 @@ export class StorageMonitor {
   constructor(private readonly options: StorageOptions) {
     this.volume = options.volume;
     this.unobserve = addSource({ families: sizeFamilies, collect: () => this.sizes() });
-    fullGauge.with(options.service, options.volume).value = 0;
+    fullGauge.with(options.service, options.volume).set(0);
     monitors.add(this);
     if (options.directory !== undefined) this.watch(watchEveryMs);
   }
@@ -122,7 +122,7 @@ export class StorageMonitor {
   private settle(isFull: boolean, freeBytes: number | undefined): void {
     if (isFull === this.isFull || (isFull && !monitors.has(this))) return;
     const { service, volume, log, directory } = this.options;
-    fullGauge.with(service, volume).value = isFull ? 1 : 0;
+    fullGauge.with(service, volume).set(isFull ? 1 : 0);
     if (isFull) {
       if (full.size === 0) log.error({ volume, freeBytes }, 'the storage is full, writes are refused');
       full.add(this);

@@ -34,17 +34,17 @@ export class MethodMetrics {
 
   /** Returns the argument `beganAtMs` of `end`. */
   begin(): number {
-    this.inFlight.value += 1;
+    this.inFlight.inc();
     return performance.now();
   }
 
   /** `code`: the name of a gRPC status. */
   end(beganAtMs: number, code: string): void {
-    this.inFlight.value -= 1;
+    this.inFlight.dec();
     this.duration.observe((performance.now() - beganAtMs) / 1_000);
     let counter = this.byCode.get(code);
     if (!counter) this.byCode.set(code, (counter = handled.with(this.method, this.direction, code)));
-    counter.add();
+    counter.inc();
   }
 }
 

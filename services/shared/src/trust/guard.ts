@@ -61,7 +61,7 @@ export function createGuard(
 
   function refuse(why: Refusal, method: string, caller?: ServiceName): ServiceError {
     counts.set(why, (counts.get(why) ?? 0) + 1);
-    refused.with(service, why).add();
+    refused.with(service, why).inc();
     const key = `${why} ${method} ${caller}`;
     const before = logged.get(key);
     if (before && now() - before.atMs < loggedEveryMs) before.since++;
