@@ -5,7 +5,7 @@ import tseslint from 'typescript-eslint';
 const wrapped = ['kafkajs', '/minio', '@opentelemetry/*', '@grpc/*'];
 const wrappedMessage = 'Only services/shared may import this, and services/blobs/src/stores the client of S3.';
 // What a suite of the front door would load the services with.
-const services = ['blobs', 'data', 'finance', 'payments', 'tasks', 'local', 'operator', 'stack'].map(
+const services = ['blobs', 'data', 'finance', 'payments', 'tasks', 'local', 'operator', 'stack', 'kube'].map(
   (name) => `@granary/${name}/**`,
 );
 

@@ -5,8 +5,9 @@ export KUBE_STATE=${KUBE_STATE:-$KUBE_HOME/state}                   # one cluste
 KUBE_NODES=${KUBE_NODES:-1}
 export KUBE_TIMEOUT=${KUBE_TIMEOUT:-120}                            # seconds until it is ready
 KUBE_CGROUP=${KUBE_CGROUP:-granary-kube-${KUBE_STATE##*/}}
-# The programs of these sources. Old ones may be deleted.
-build=$KUBE_HOME/build-$(cat "$here"/src/go.* "$here"/src/*/*.go "$here/build.sh" | sha256sum | cut -c 1-12)
+# The programs of these sources. Old ones may be deleted. The folder go was src once: build.sh counts with that name, so
+# that builds of the same sources are still found. At the next change of the sources sed may go.
+build=$KUBE_HOME/build-$({ cat "$here"/go/go.* "$here"/go/*/*.go; sed 's|^# go/)|# src/)|; s|"$here/go"|"$here/src"|' "$here/build.sh"; } | sha256sum | cut -c 1-12)
 bin=$build/bin
 pki=$KUBE_STATE/pki
 export KUBECONFIG=$pki/admin.kubeconfig

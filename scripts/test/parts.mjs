@@ -84,7 +84,7 @@ async function runCluster(run) {
   console.log(`\n── ${name}`);
   const leftMs = Math.min(runTimeoutMs + clusterMs - performance.now(), clusterMinutesMax * 60_000);
   const minutes = ((leftMs - clusterEndMs) / 60_000).toFixed(1);
-  const child = fork(path.join(root, 'scripts/k8s/main.mjs'), ['--short', `--minutes=${minutes}`], { cwd: root });
+  const child = fork(path.join(root, 'scripts/kube.mjs'), ['--short', `--minutes=${minutes}`], { cwd: root });
   /** @type {{ passed?: number, skipped?: number, failed?: number, failure?: string }} */
   let ran = {};
   child.on('message', (message) => (ran = Object(message)));

@@ -3,6 +3,14 @@ import { limitMs } from './speed';
 
 const pollEveryMs = 20;
 
+/** How to wait for something. */
+export interface Wait {
+  /** What is waited for, in the error; by default the source of the function that looks. */
+  title?: string;
+  /** The pause between two looks, 20 ms by default. */
+  everyMs?: number;
+}
+
 /**
  * Polls until there is a result other than undefined and false. Throws after `timeoutMs`, which scales with the
  * slowness of the machine.
@@ -10,14 +18,14 @@ const pollEveryMs = 20;
 export async function eventually<T>(
   look: () => Promise<T | undefined | false> | T | undefined | false,
   timeoutMs = 60_000,
+  { title = look.toString(), everyMs = pollEveryMs }: Wait = {},
 ): Promise<T> {
   const untilMs = performance.now() + limitMs(timeoutMs);
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
-    if (performance.now() > untilMs)
-      throw new Error(`it did not happen within ${limitMs(timeoutMs)} ms: ${look.toString()}`);
-    await delay(pollEveryMs);
+    if (performance.now() > untilMs) throw new Error(`it did not happen within ${limitMs(timeoutMs)} ms: ${title}`);
+    await delay(everyMs);
   }
 }
 
