@@ -106,9 +106,11 @@ export const rooms = {
   ],
   tasks: [],
   local: ['postgres', 'start', 'stack', 'backup', 'verify'],
+  bench: ['baselines', 'granary'],
 };
 
 export const leaves = {
+  bench: ['child', 'documents'],
   finance: ['config', 'page'],
   local: ['config', 'ports'],
   payments: ['amounts-by-network', 'payment-refused'],
@@ -130,13 +132,13 @@ export const leaves = {
   ],
 };
 
-/** Each of these libraries is imported in one place only. */
+/** Each of these libraries is imported in one place only, and by what the benchmark compares it with. */
 const importedIn = {
   kafkajs: 'services/shared/src/kafka/',
-  minio: 'services/blobs/src/stores/s3/client\\.ts$',
+  minio: 'services/(blobs/src/stores/s3/client|bench/src/baselines/minio-client)\\.ts$',
   '@opentelemetry/[^/]+': 'services/shared/src/telemetry/sdk\\.ts$',
-  pg: 'services/(shared/src/postgres|data/src/postgres|testing/src|local/src)/',
-  express: 'services/gateway/src/',
+  pg: 'services/(shared/src/postgres|data/src/postgres|testing/src|local/src|bench/src)/',
+  express: 'services/(gateway/src|bench/src/baselines)/',
   '(tiny-)?secp256k1': 'services/shared/src/money/secp256k1\\.ts$',
 };
 
@@ -171,7 +173,7 @@ const downward = Object.entries(rooms).flatMap(([name, floors]) => [
   },
 ]);
 
-const services = Object.keys(rooms).filter((name) => name !== 'shared' && name !== 'local');
+const services = Object.keys(rooms).filter((name) => !['shared', 'local', 'bench'].includes(name));
 
 export default {
   forbidden: [
@@ -180,13 +182,20 @@ export default {
     ...downward,
     {
       name: 'what-runs-imports-no-tests',
+      comment: 'The payments that the benchmark verifies are made by the clients of the tests.',
       severity: 'error',
-      from: { path: '^services/' },
+      from: { path: '^services/', pathNot: '^services/bench/src/granary/verifications\\.ts$' },
       to: { path: '^services/(testing|e2e)/' },
     },
     {
+      name: 'nothing-imports-the-benchmark',
+      severity: 'error',
+      from: { path: '^services/', pathNot: '^services/bench/' },
+      to: { path: '^services/bench/' },
+    },
+    {
       name: 'services-meet-over-the-network',
-      comment: 'Only services/local, which starts them all in one process, imports services.',
+      comment: 'Only services/local, which starts them all in one process, and services/bench import services.',
       severity: 'error',
       from: { path: `^services/(${services.join('|')}|shared)/src/` },
       to: { path: `^services/(${services.join('|')}|local)/src/`, pathNot: '^services/$1/' },

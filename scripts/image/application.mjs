@@ -49,7 +49,7 @@ async function installPackages(root, target) {
   const workspaces = services.map((name) => `--workspace=services/${name}`);
   const flags = ['--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'];
   await npm(target, ['ci', ...flags, ...workspaces]);
-  for (const name of ['local', 'testing', 'e2e']) {
+  for (const name of ['local', 'testing', 'bench', 'e2e']) {
     rmSync(path.join(target, 'services', name), { recursive: true });
     rmSync(path.join(target, 'node_modules/@granary', name), { force: true });
   }

@@ -3,32 +3,57 @@ import { writeFileSync } from 'node:fs';
 
 const mebibyte = 1024 * 1024;
 
+/** What a child process does for its parent, by name: each call takes at most one value, as JSON. */
+export type Calls = Record<string, (input: never) => unknown>;
+
+/** Memory of a process in MiB. */
+export interface Memory {
+  resident: number;
+  heap: number;
+  external: number;
+}
+
+/** A message to a child; `input` has the type that the call of this name takes. */
+interface CallMessage {
+  id: number;
+  name: string;
+  input: never;
+}
+
+/** The answer to a call; `result` has the type that the call returns. */
+export interface AnswerMessage {
+  id: number;
+  result: never;
+  error?: string;
+}
+
 /**
  * The main module of child processes: executes the calls of the parent. `calls.stop` runs at the end: on the parent's
  * request, when the parent is gone, or on SIGTERM. SIGINT is ignored, because the parent handles Ctrl-C and stops us in
  * order.
  */
-export function serve(calls) {
-  let stopping;
+export function serve(calls: Calls & { stop?: () => unknown }): void {
+  let stopping: Promise<unknown> | undefined;
   const stop = () => (stopping ??= Promise.resolve(calls.stop?.()));
-  const all = { ...calls, ...profiling(), memory, stop };
-  process.on('message', ({ id, name, input }) => {
+  const all: Calls = { ...calls, ...profiling(), memory, stop };
+  process.on('message', (message) => {
+    const { id, name, input } = message as CallMessage;
     Promise.resolve(input)
       .then(all[name])
       .then(
-        (result) => process.send({ id, result }),
-        (error) => process.send({ id, error: error.stack }),
+        (result) => process.send!({ id, result }),
+        (error: Error) => process.send!({ id, error: error.stack }),
       );
   });
-  const end = () => stop().finally(() => process.exit());
+  const end = () => void stop().finally(() => process.exit());
   process
     .on('disconnect', end)
     .on('SIGTERM', end)
     .on('SIGINT', () => {});
 }
 
-/** Memory of this process in MiB after garbage collection. */
-async function memory() {
+/** Memory of this process after garbage collection. */
+async function memory(): Promise<Memory> {
   const session = new Session();
   session.connect();
   // The first collection runs finalizers; the second frees what they release.
@@ -40,7 +65,7 @@ async function memory() {
 
 /** The V8 profiler of this process, off until started. */
 function profiling() {
-  let session;
+  let session: Session;
   return {
     startProfile: async () => {
       session = new Session();
@@ -49,7 +74,7 @@ function profiling() {
       await session.post('Profiler.setSamplingInterval', { interval: 250 });
       await session.post('Profiler.start');
     },
-    stopProfile: async (file) => {
+    stopProfile: async (file: string) => {
       const { profile } = await session.post('Profiler.stop');
       session.disconnect();
       writeFileSync(file, JSON.stringify(profile));

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { serve } from './child.mjs';
+import type { AddressInfo } from 'node:net';
+import { serve } from './child';
 
 /** Receives a process's traces by OTLP over HTTP, and discards them. */
 let exports = 0;
@@ -9,13 +10,17 @@ const server = createServer((request, response) => {
   request.resume().on('end', () => response.end());
 });
 
-serve({
+const calls = {
   start: async () => {
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
-    return { endpoint: `http://127.0.0.1:${server.address().port}` };
+    return { endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
   },
   /** The number of exports received. */
   exports: () => exports,
-  stop: () => server.close(),
-});
+  stop: () => void server.close(),
+};
+
+export type CollectorCalls = typeof calls;
+
+serve(calls);

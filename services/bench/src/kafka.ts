@@ -1,16 +1,20 @@
 import path from 'node:path';
-import { prepareKafka, startKafka } from '@granary/local/stack/kafka-broker';
-import { beginRun } from '@granary/local/stack/runs';
+import { prepareKafka, startKafka, type Kafka } from '@granary/local/stack/kafka-broker';
+import { beginRun, type Run } from '@granary/local/stack/runs';
 import { MissingToolError } from '@granary/local/stack/tools';
-import { serve } from './child.mjs';
+import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
+import { serve } from './child';
 
 /** A Kafka of its own; it ends with this process. */
-let run;
-let kafka;
+let run: Run | undefined;
+let kafka: Kafka | undefined;
 
-serve({
+/** How clients reach a Kafka, and its process id; or why it cannot run on this machine. */
+export type KafkaStart = { place: BrokerOptions; pid: number } | { missing: string };
+
+const calls = {
   /** Returns its address and process id, or `missing`, the reason why Kafka cannot run on this machine. */
-  start: async (directory) => {
+  start: async (directory: string): Promise<KafkaStart> => {
     run = await beginRun();
     try {
       const installation = await prepareKafka(run, (line) => console.error(line));
@@ -28,4 +32,8 @@ serve({
     await kafka?.stop();
     await run?.end();
   },
-});
+};
+
+export type KafkaCalls = typeof calls;
+
+serve(calls);

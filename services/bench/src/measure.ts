@@ -1,6 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { postgresTimeUs, postgresUsage, processorTimeUs, residentMib } from './processes.mjs';
-import { bulkSize, runs } from './runs.mjs';
+import type { LoadCalls, LoadRequest, LoadResult } from './load';
+import {
+  postgresTimeUs,
+  postgresUsage,
+  processorTimeUs,
+  residentMib,
+  type Child,
+  type PostgresUsage,
+} from './processes';
+import { bulkSize, runs, type RunName } from './runs';
+import type { Side } from './sides';
+import type { Tools } from './tools';
 
 const loadConnections = 4;
 const loadTimeoutSeconds = 600;
@@ -9,11 +19,34 @@ const settleStepMs = 100;
 /** The share of one core below which the machine counts as idle. */
 const quietShare = 0.15;
 
-/**
- * One run of one side. Returns `{perSecond, p50Ms, p99Ms, requests, cpuUs, memoryMib}`; `cpuUs` is the processor time
- * per request by process, including Postgres. Throws if a request was refused.
- */
-export async function measure({ load, postgresPid }, side, runName, seconds) {
+/** By process, including Postgres; empty on systems without /proc. */
+export interface Usage {
+  /** Processor time per request. */
+  cpuUs: Record<string, number>;
+  memoryMib: Record<string, number | undefined>;
+}
+
+/** One run of one side. */
+export interface Measurement extends Usage {
+  perSecond: number;
+  p50Ms: number;
+  p99Ms: number;
+  requests: number;
+}
+
+/** Processor times so far, and memory. */
+export interface UsageSoFar {
+  processes: Array<{ name: string; timeUs: number; memoryMib: number | undefined }>;
+  postgres: PostgresUsage;
+}
+
+/** Measures one run of one side. Throws if a request was refused. */
+export async function measure(
+  { load, postgresPid }: Pick<Tools, 'load' | 'postgresPid'>,
+  side: Side,
+  runName: RunName,
+  seconds: number,
+): Promise<Measurement> {
   const run = runs[runName];
   const before = look(side, postgresPid);
   const result = await load.call('run', {
@@ -41,21 +74,23 @@ export async function measure({ load, postgresPid }, side, runName, seconds) {
 }
 
 /** The current processor times; `undefined` on systems without /proc. */
-export function look(side, postgresPid) {
-  const processes = Object.entries(side.pids).map(([name, pid]) => {
-    return { name, timeUs: processorTimeUs(pid), memoryMib: residentMib(pid) };
-  });
-  if (processes.some(({ timeUs }) => timeUs === undefined)) return undefined;
+export function look(side: Pick<Side, 'pids' | 'prefix'>, postgresPid: number): UsageSoFar | undefined {
+  const processes: UsageSoFar['processes'] = [];
+  for (const [name, pid] of Object.entries(side.pids)) {
+    const timeUs = processorTimeUs(pid);
+    if (timeUs === undefined) return undefined;
+    processes.push({ name, timeUs, memoryMib: residentMib(pid) });
+  }
   return { processes, postgres: postgresUsage(postgresPid, side.prefix) };
 }
 
 /** Processor time per request, and memory, by process. */
-export function usageOf(before, after, requests) {
-  const cpuUs = {};
-  const memoryMib = {};
+export function usageOf(before: UsageSoFar | undefined, after: UsageSoFar | undefined, requests: number): Usage {
+  const cpuUs: Usage['cpuUs'] = {};
+  const memoryMib: Usage['memoryMib'] = {};
   if (!before || !after) return { cpuUs, memoryMib };
   after.processes.forEach(({ name, timeUs, memoryMib: memory }, i) => {
-    cpuUs[name] = (timeUs - before.processes[i].timeUs) / requests;
+    cpuUs[name] = (timeUs - before.processes[i]!.timeUs) / requests;
     memoryMib[name] = memory;
   });
   cpuUs.postgres = postgresTimeUs(before.postgres, after.postgres) / requests;
@@ -67,7 +102,7 @@ export function usageOf(before, after, requests) {
  * Waits until the background work of a run (events, vacuum, checkpoints) is done, so that the next side does not pay
  * for it; with a timeout.
  */
-export async function settle(sides, postgresPid) {
+export async function settle(sides: ReadonlyArray<Pick<Side, 'pids'>>, postgresPid: number): Promise<void> {
   const nodeTimeUs = () => {
     const pids = sides.flatMap((side) => Object.values(side.pids));
     return pids.reduce((sum, pid) => sum + (processorTimeUs(pid) ?? 0), 0);
@@ -88,7 +123,11 @@ export async function settle(sides, postgresPid) {
  * Stores this many documents through the API, in bulk requests. Throws if one is refused; returns the load generator's
  * result.
  */
-export async function loadDocuments(load, { name, port, requests }, documents) {
+export async function loadDocuments(
+  load: Child<LoadCalls>,
+  { name, port, requests }: { name: string; port: number; requests: { load: LoadRequest } },
+  documents: number,
+): Promise<LoadResult> {
   const result = await load.call('run', {
     ...requests.load,
     port,

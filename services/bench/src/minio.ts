@@ -1,14 +1,15 @@
 import { mkdir } from 'node:fs/promises';
-import { prepareMinio, startMinio } from '@granary/local/stack/minio-server';
-import { beginRun } from '@granary/local/stack/runs';
-import { serve } from './child.mjs';
+import { prepareMinio, startMinio, type Minio } from '@granary/local/stack/minio-server';
+import { beginRun, type Run } from '@granary/local/stack/runs';
+import { serve } from './child';
 
 /** A MinIO of its own, built first if necessary. It ends with this process. */
-let run;
-let minio;
+let run: Run | undefined;
+let minio: Minio | undefined;
 
-serve({
-  start: async (directory) => {
+const calls = {
+  /** Returns its address, and the name and the password of its root user. */
+  start: async (directory: string) => {
     const command = await prepareMinio((line) => console.error(line));
     run = await beginRun();
     await mkdir(directory);
@@ -20,4 +21,8 @@ serve({
     await minio?.stop();
     await run?.end();
   },
-});
+};
+
+export type MinioCalls = typeof calls;
+
+serve(calls);

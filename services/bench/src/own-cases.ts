@@ -1,26 +1,44 @@
-import { eventsLines, measureEvents } from './events.mjs';
-import { growthLines, measureGrowth } from './growth.mjs';
-import { joinsLines, measureJoins } from './joins.mjs';
-import { ledgerLines, measureLedger } from './ledger.mjs';
-import { measureObjects, objectsLines } from './objects.mjs';
-import { measurePurge, purgeLines } from './purge.mjs';
-import { measureScan, scanLines } from './scan.mjs';
-import { measureSearch, searchLines } from './search.mjs';
-import { measureVerifications, verificationsLines } from './verifications.mjs';
-import { measureViews, viewsLines } from './views.mjs';
-import { measureTracing, tracingLines } from './tracing.mjs';
+import { eventsLines, measureEvents } from './events';
+import { growthLines, measureGrowth } from './growth';
+import { joinsLines, measureJoins } from './joins';
+import { ledgerLines, measureLedger } from './ledger';
+import { measureObjects, objectsLines } from './objects';
+import { measurePurge, purgeLines } from './purge';
+import { measureScan, scanLines } from './scan';
+import { measureSearch, searchLines } from './search';
+import type { Lengths, Tools } from './tools';
+import { measureVerifications, verificationsLines } from './verifications';
+import { measureViews, viewsLines } from './views';
+import { measureTracing, tracingLines } from './tracing';
 
-/** Cases measured in their own processes: `measure(tools, options)`, and `lines` to format its result. */
+type CaseOptions = Lengths & { documents: number };
+
+/** Measures a case. Returns its result, as it is written as JSON, and as lines. */
+type OwnCase = (tools: Tools, options: CaseOptions) => Promise<{ result: object; lines: string[] }>;
+
+const ownCase =
+  <Result extends object>(
+    measure: (tools: Tools, options: CaseOptions) => Promise<Result>,
+    linesOf: (result: Result) => string[],
+  ): OwnCase =>
+  async (tools, options) => {
+    const result = await measure(tools, options);
+    return { result, lines: linesOf(result) };
+  };
+
+/** Cases measured in their own processes. */
 export const ownCases = {
-  events: { measure: measureEvents, lines: eventsLines },
-  growth: { measure: measureGrowth, lines: growthLines },
-  joins: { measure: measureJoins, lines: joinsLines },
-  ledger: { measure: measureLedger, lines: ledgerLines },
-  objects: { measure: measureObjects, lines: objectsLines },
-  purge: { measure: measurePurge, lines: purgeLines },
-  scan: { measure: measureScan, lines: scanLines },
-  search: { measure: measureSearch, lines: searchLines },
-  verifications: { measure: measureVerifications, lines: verificationsLines },
-  views: { measure: measureViews, lines: viewsLines },
-  tracing: { measure: measureTracing, lines: tracingLines },
+  events: ownCase(measureEvents, eventsLines),
+  growth: ownCase(measureGrowth, growthLines),
+  joins: ownCase(measureJoins, joinsLines),
+  ledger: ownCase(measureLedger, ledgerLines),
+  objects: ownCase(measureObjects, objectsLines),
+  purge: ownCase(measurePurge, purgeLines),
+  scan: ownCase(measureScan, scanLines),
+  search: ownCase(measureSearch, searchLines),
+  verifications: ownCase(measureVerifications, verificationsLines),
+  views: ownCase(measureViews, viewsLines),
+  tracing: ownCase(measureTracing, tracingLines),
 };
+
+export type OwnCaseName = keyof typeof ownCases;

@@ -1,7 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { fetchJson } from './fetch-json.mjs';
-import { loadDocuments, look, settle, usageOf } from './measure.mjs';
-import { median, processorTimes, table } from './report.mjs';
+import { fetchJson } from './fetch-json';
+import type { LoadRequest } from './load';
+import { loadDocuments, look, settle, usageOf } from './measure';
+import { namesOf, recordOf } from './records';
+import { median, mediansByProcess, processorTimes, table, total } from './report';
+import type { App, GranarySide } from './sides';
+import type { Lengths, Tools } from './tools';
 
 const documentCount = 20_000;
 const connections = 32;
@@ -10,8 +14,19 @@ const priceUtia = 10;
 const fundStepMs = 200;
 const fundStepsMax = 300;
 
+type ReadName = 'plain' | 'unpriced' | 'own' | 'unpaid' | 'paid';
+
+/** Of requests of one kind in a round; ratios are to `plain`, that of processor time the other way round. */
+interface Round {
+  perSecond: number;
+  ratio: number;
+  /** Of the processor time of all processes. */
+  cpuRatio: number;
+  cpuUs: Record<string, number>;
+}
+
 /** Point reads, each beside `plain` of the same round, and how much of its rate is wanted. */
-const measured = {
+const reads: Record<ReadName, { title: string; wanted?: number }> = {
   plain: { title: 'point read of an app without prices' },
   unpriced: { title: 'the same of one where another collection has a price', wanted: 0.98 },
   own: { title: 'the same of one with a price, with its own key', wanted: 0.98 },
@@ -19,82 +34,85 @@ const measured = {
   paid: { title: 'paid by an agent key', wanted: 0.3 },
 };
 
-/**
- * Measures reads with a price beside the same without. Returns `{name: {perSecond, ratio, cpuRatio, cpuUs}}`, medians
- * of the rounds; `cpuRatio` is that of the processor time of all processes, the other way round.
- */
-export async function measurePrices({ load, postgresPid }, side, { rounds, seconds }) {
+/** Measures reads with a price beside the same without. Returns medians of the rounds. */
+export async function measurePrices(
+  { load, postgresPid }: Tools,
+  side: GranarySide,
+  { rounds, seconds }: Lengths,
+): Promise<Record<ReadName, Round>> {
   const requests = await requestsOf(load, side);
-  const results = Object.fromEntries(Object.keys(measured).map((name) => [name, []]));
+  const send = async (name: ReadName) => {
+    await settle([side], postgresPid);
+    const limits = { seconds, connections, firstNumber: 0, requestsMax: Number.MAX_SAFE_INTEGER };
+    const before = look(side, postgresPid);
+    const result = await load.call('run', { ...requests[name], port: side.port, ...limits });
+    if (result.refused !== undefined) throw new Error(`${name} was refused: ${result.refused}`);
+    const { cpuUs } = usageOf(before, look(side, postgresPid), result.requests);
+    return { perSecond: (result.requests * 1000) / result.elapsedMs, cpuUs };
+  };
+  const names = namesOf(reads);
+  const results = recordOf(names, (): Round[] => []);
   for (let round = -1; round < rounds; round++) {
-    const rates = {};
-    for (const name of Object.keys(measured)) {
-      await settle([side], postgresPid);
-      const run = { ...requests[name], port: side.port, seconds, connections, firstNumber: 0 };
-      const before = look(side, postgresPid);
-      const {
-        requests: count,
-        refused,
-        elapsedMs,
-      } = await load.call('run', {
-        ...run,
-        requestsMax: Number.MAX_SAFE_INTEGER,
-      });
-      if (refused !== undefined) throw new Error(`${name} was refused: ${refused}`);
-      const { cpuUs } = usageOf(before, look(side, postgresPid), count);
-      rates[name] = { perSecond: (count * 1000) / elapsedMs, cpu: sum(cpuUs) };
-      const ratio = rates[name].perSecond / rates.plain.perSecond;
-      const cpuRatio = rates.plain.cpu / rates[name].cpu;
+    // The first one, with which the others are compared.
+    let plain: Omit<Round, 'ratio' | 'cpuRatio'> | undefined;
+    for (const name of names) {
+      const one = await send(name);
+      plain ??= one;
+      const ratio = one.perSecond / plain.perSecond;
+      const cpuRatio = total(plain.cpuUs) / total(one.cpuUs);
       // The first round is the warm-up.
-      if (round >= 0) results[name].push({ perSecond: rates[name].perSecond, ratio, cpuRatio, cpuUs });
+      if (round >= 0) results[name].push({ ...one, ratio, cpuRatio });
     }
   }
-  return Object.fromEntries(Object.entries(results).map(([name, each]) => [name, medians(each)]));
+  return recordOf(names, (name) => medians(results[name]));
 }
 
-const sum = (cpuUs) => Object.values(cpuUs).reduce((total, us) => total + us, 0);
-
-const medians = (each) => ({
-  perSecond: median(each.map(({ perSecond }) => perSecond)),
-  ratio: median(each.map(({ ratio }) => ratio)),
-  cpuRatio: median(each.map(({ cpuRatio }) => cpuRatio)),
-  cpuUs: Object.fromEntries(
-    Object.keys(each[0].cpuUs).map((process) => [process, median(each.map(({ cpuUs }) => cpuUs[process]))]),
-  ),
+const medians = (rounds: readonly Round[]): Round => ({
+  perSecond: median(rounds.map(({ perSecond }) => perSecond)),
+  ratio: median(rounds.map(({ ratio }) => ratio)),
+  cpuRatio: median(rounds.map(({ cpuRatio }) => cpuRatio)),
+  cpuUs: mediansByProcess(rounds.map(({ cpuUs }) => cpuUs)),
 });
 
 /**
  * The requests of the runs: of an app without prices, of one where other reads cost something, and of one with a price,
  * which a fourth app pays.
  */
-async function requestsOf(load, side) {
-  const apps = {};
-  for (const name of ['plain', 'unpriced', 'priced']) {
-    apps[name] = await side.openApp(name);
-    await apps[name].prepare(false);
-    await loadDocuments(load, { name: side.name, port: side.port, requests: apps[name].requests }, documentCount);
-  }
+async function requestsOf(load: Tools['load'], side: GranarySide): Promise<Record<ReadName, LoadRequest>> {
+  const open = async (name: string) => {
+    const app = await side.openApp(name);
+    await app.prepare(false);
+    await loadDocuments(load, { name: side.name, port: side.port, requests: app.requests }, documentCount);
+    return app;
+  };
+  const plain = await open('plain');
+  const unpriced = await open('unpriced');
+  const priced = await open('priced');
   const index = { name: 'owner', collection: 'documents', field_name: 'owner', index_type: 'string' };
   const read_price_config = { pricing_model: 'per_access', price_per_access_utia: priceUtia };
   await fetchJson(`${side.url}/api/apps/priced/indexes`, {
     body: { ...index, read_price_config },
-    headers: apps.priced.headers,
+    headers: priced.headers,
     statuses: [200],
   });
-  await priceAnother(side, apps.unpriced, read_price_config);
+  await priceAnother(side, unpriced, read_price_config);
   const agentKey = await fundedKey(side);
-  const { point } = apps.priced.requests;
+  const { point } = priced.requests;
   return {
-    plain: apps.plain.requests.point,
-    unpriced: apps.unpriced.requests.point,
-    own: { ...point, headers: apps.priced.headers },
+    plain: plain.requests.point,
+    unpriced: unpriced.requests.point,
+    own: { ...point, headers: priced.headers },
     unpaid: { ...point, statuses: [402] },
     paid: { ...point, headers: { 'X-Agent-Key': agentKey } },
   };
 }
 
 /** Has the app another collection that costs something to read. */
-async function priceAnother({ url }, { headers }, read_price_config) {
+async function priceAnother(
+  { url }: GranarySide,
+  { headers }: Pick<App, 'headers'>,
+  read_price_config: object,
+): Promise<void> {
   const app = `${url}/api/apps/unpriced`;
   await fetchJson(`${app}/collections`, { body: { name: 'other' }, headers, statuses: [201] });
   const index = { name: 'owner', collection: 'other', field_name: 'owner', index_type: 'string' };
@@ -102,24 +120,27 @@ async function priceAnother({ url }, { headers }, read_price_config) {
 }
 
 /** An agent key with an allowance, of an app with money. */
-async function fundedKey(side) {
+async function fundedKey(side: GranarySide): Promise<string> {
   const { headers } = await side.openApp('payer');
   const app = `${side.url}/api/apps/payer`;
   const faucet = { body: { amount: fundsUtia }, headers: side.operatorHeaders, statuses: [202] };
   await fetchJson(`${app}/faucet`, faucet);
-  for (let left = fundStepsMax; (await fetchJson(`${app}/wallet`, { headers })).balance < fundsUtia; left--) {
+  const readBalance = async () => (await fetchJson<{ balance: number }>(`${app}/wallet`, { headers })).balance;
+  for (let left = fundStepsMax; (await readBalance()) < fundsUtia; left--) {
     if (left === 0) throw new Error('The faucet did not fund the wallet.');
     await delay(fundStepMs);
   }
   const key = { name: 'agent', permissions: ['Pay'], pay_limits: { spend_allowance: fundsUtia } };
-  return (await fetchJson(`${app}/regenerate-key`, { body: key, headers, statuses: [200] })).app_key;
+  const answer = await fetchJson<{ app_key: string }>(`${app}/regenerate-key`, { body: key, headers });
+  return answer.app_key;
 }
 
 /** Formats the table of the case: `results` by side. */
-export function pricesLines(results) {
+export function pricesLines(results: Record<string, Record<ReadName, Round>>): string[] {
   const rows = Object.entries(results).flatMap(([side, ofSide]) =>
-    Object.entries(ofSide).map(([name, { perSecond, ratio, cpuRatio, cpuUs }]) => {
-      const { title, wanted = '' } = measured[name];
+    namesOf(ofSide).map((name) => {
+      const { perSecond, ratio, cpuRatio, cpuUs } = ofSide[name];
+      const { title, wanted = '' } = reads[name];
       const figures = [Math.round(perSecond).toLocaleString('en-US'), ratio.toFixed(2), cpuRatio.toFixed(2)];
       return [`${side}, ${title}`, ...figures, String(wanted), processorTimes(cpuUs)];
     }),

@@ -1,54 +1,86 @@
-import { fork } from 'node:child_process';
+import { fork, type ForkOptions } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import type { AnswerMessage, Calls, Memory } from './child';
 
-const here = path.dirname(fileURLToPath(import.meta.url));
 const stopTimeoutMs = 25_000;
 /** USER_HZ: the unit of processor time in /proc. */
 const tickUs = 10_000;
 
+/** A child process, whatever its calls are. */
+export interface RunningProcess {
+  pid: number;
+  memory: () => Promise<Memory>;
+  startProfile: () => Promise<void>;
+  /** Writes the profile into the file. */
+  stopProfile: (file: string) => Promise<void>;
+  stop: () => Promise<void>;
+}
+
+/** A child process that executes calls of this type, see child.ts. */
+export interface Child<C extends Calls> extends RunningProcess {
+  call: <Name extends keyof C>(name: Name, ...input: Parameters<C[Name]>) => Promise<Awaited<ReturnType<C[Name]>>>;
+}
+
+/** Processor times of processes of Postgres so far, in µs by process id, and memory of its connections in MiB. */
+export interface PostgresUsage {
+  timesUs: Map<string, number>;
+  memoryMib: number;
+}
+
 /**
- * A child process that executes calls, see child.mjs. `file` is in this folder; `env` is added to our environment, and
- * `flags` to the flags of this Node.
+ * Starts a child process that executes calls, see child.ts. `file` is a program in this folder; `env` is added to our
+ * environment, and `flags` to the flags of this Node.
  */
-export function startProcess(file, env = {}, flags = []) {
+export function startProcess<C extends Calls>(
+  file: string,
+  env: NodeJS.ProcessEnv = {},
+  flags: readonly string[] = [],
+): Child<C> {
   const execArgv = [...process.execArgv, ...flags];
-  const options = { stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, ...env }, execArgv };
-  const child = fork(path.join(here, file), [], options);
-  const waiting = new Map();
+  const stdio: ForkOptions['stdio'] = ['ignore', 'inherit', 'inherit', 'ipc'];
+  const child = fork(path.join(__dirname, file), [], { stdio, env: { ...process.env, ...env }, execArgv });
+  const waiting = new Map<number, { resolve: (result: never) => void; reject: (error: Error) => void }>();
   let lastId = 0;
-  const exited = new Promise((resolve) => {
+  const exit = new Promise<void>((resolve) => {
     child.once('exit', (code, signal) => {
       const error = new Error(`The process of ${file} ended early (${signal ?? code}).`);
       for (const { reject } of waiting.values()) reject(error);
       resolve();
     });
   });
-  child.on('message', ({ id, result, error }) => {
-    const { resolve, reject } = waiting.get(id);
+  child.on('message', (message) => {
+    const { id, result, error } = message as AnswerMessage;
+    const { resolve, reject } = waiting.get(id)!;
     waiting.delete(id);
     if (error === undefined) resolve(result);
     else reject(new Error(`${file}: ${error}`));
   });
-  const call = (name, input) =>
-    new Promise((resolve, reject) => {
+  const send = (name: PropertyKey, input?: unknown) =>
+    new Promise<never>((resolve, reject) => {
       waiting.set(++lastId, { resolve, reject });
       child.send({ id: lastId, name, input }, (error) => error && reject(error));
     });
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     const cutOff = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
-    await call('stop').catch((error) => console.error(error.message));
+    await send('stop').catch((error: Error) => console.error(error.message));
     if (child.connected) child.disconnect();
-    await exited;
+    await exit;
     clearTimeout(cutOff);
   };
-  return { pid: child.pid, call, stop };
+  return {
+    pid: child.pid!,
+    call: (name, ...input) => send(name, input[0]),
+    memory: () => send('memory'),
+    startProfile: () => send('startProfile'),
+    stopProfile: (profile) => send('stopProfile', profile),
+    stop,
+  };
 }
 
 /** Processor time of a process so far, in µs; undefined on systems without /proc. */
-export function processorTimeUs(pid) {
+export function processorTimeUs(pid: number | string): number | undefined {
   const stat = read(`/proc/${pid}/stat`);
   if (stat === undefined) return undefined;
   // The name in brackets may contain anything, so fields are counted after its end.
@@ -57,7 +89,7 @@ export function processorTimeUs(pid) {
 }
 
 /** Resident memory of a process in MiB. */
-export function residentMib(pid) {
+export function residentMib(pid: number): number | undefined {
   return fieldMib(pid, 'VmRSS');
 }
 
@@ -66,8 +98,8 @@ export function residentMib(pid) {
  * connections and of the shared background processes (WAL writer, checkpointer); and the private memory of those
  * connections in MiB.
  */
-export function postgresUsage(postmasterPid, prefix) {
-  const timesUs = new Map();
+export function postgresUsage(postmasterPid: number, prefix: string): PostgresUsage {
+  const timesUs = new Map<string, number>();
   let memoryMib = 0;
   for (const pid of childrenOf(postmasterPid)) {
     // Postgres shows the purpose of a process in its title: `postgres: granary: <role> <database> <address> idle`.
@@ -84,23 +116,23 @@ export function postgresUsage(postmasterPid, prefix) {
  * Processor time between two measurements, in µs. A connection that ended in between is omitted; a new one counts in
  * full.
  */
-export function postgresTimeUs(before, after) {
+export function postgresTimeUs(before: PostgresUsage, after: PostgresUsage): number {
   return [...after.timesUs].reduce((sum, [pid, timeUs]) => sum + timeUs - (before.timesUs.get(pid) ?? 0), 0);
 }
 
-function childrenOf(parentPid) {
+function childrenOf(parentPid: number): string[] {
   if (read('/proc/self/stat') === undefined) return [];
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .filter((pid) => read(`/proc/${pid}/stat`)?.match(/.*\) \S (\d+)/s)?.[1] === String(parentPid));
 }
 
-function fieldMib(pid, name) {
+function fieldMib(pid: number | string, name: string): number | undefined {
   const [, kib] = new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(read(`/proc/${pid}/status`) ?? '') ?? [];
   return kib === undefined ? undefined : Number(kib) / 1024;
 }
 
-function read(file) {
+function read(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8');
   } catch {

@@ -1,13 +1,34 @@
-import { documentText } from './documents.mjs';
+import { documentText, type DocumentsBody } from './documents';
+import type { LoadRequest } from './load';
+import { namesOf } from './records';
 
 const mebibyte = 1024 * 1024;
 
+export type RunName = 'point' | 'page' | 'insert' | 'bulk' | 'blob';
+
+export interface Run {
+  title: string;
+  connections: number;
+  requestsMax: number;
+  /** What is counted. */
+  unit: string;
+  /** How many of that are in a request. */
+  perRequest: number;
+  /** The goal. */
+  target: string;
+  /** Documents that a request writes. */
+  writes?: number;
+  /** Files that a request stores. */
+  files?: number;
+}
+
+export const bulkSize = 1_000;
+
 /**
- * The measured runs. `target` is the goal; `unit` and `perRequest` define what is counted. Runs with large bodies use
- * fewer connections, so that each sends several requests in a run of a second; runs that fill the disk have a limit of
- * requests.
+ * The measured runs. Runs with large bodies use fewer connections, so that each sends several requests in a run of a
+ * second; runs that fill the disk have a limit of requests.
  */
-export const runs = {
+export const runs: Record<RunName, Run> = {
   point: {
     title: 'point read: equality on an indexed field, 5 or 6 documents',
     connections: 32,
@@ -38,9 +59,9 @@ export const runs = {
     connections: 8,
     requestsMax: 2_000,
     unit: 'documents',
-    perRequest: 1_000,
+    perRequest: bulkSize,
     target: '1.4 x usual',
-    writes: 1_000,
+    writes: bulkSize,
   },
   blob: {
     title: 'blob: upload of 1 MiB, durable when it is answered',
@@ -53,12 +74,12 @@ export const runs = {
   },
 };
 
-export const bulkSize = runs.bulk.writes;
+export const runNames = namesOf(runs);
 
 /** The requests of a run for the baselines, as input of the load generator. */
-export const baselineRequests = {
-  point: { method: 'GET', path: '/documents?owner={owner}', headers: {}, statuses: [200] },
-  page: { method: 'GET', path: '/documents?category={category}&limit=100', headers: {}, statuses: [200] },
+export const baselineRequests: Record<RunName | 'load', LoadRequest> = {
+  point: get('/documents?owner={owner}'),
+  page: get('/documents?category={category}&limit=100'),
   insert: write('/writes', { prefix: '', suffix: '', documents: 1 }),
   bulk: write('/writes/bulk', { prefix: '[', suffix: ']', documents: bulkSize }),
   load: write('/documents/bulk', { prefix: '[', suffix: ']', documents: bulkSize }),
@@ -66,22 +87,16 @@ export const baselineRequests = {
 };
 
 /** The same for Granary: public reads by endpoint 3, writes by /store with the key of the app. */
-export function granaryRequests(app, key) {
+export function granaryRequests(app: string, key: string) {
   const data = `/api/apps/${app}/collections/documents/data`;
   const keyed = { 'X-App-Key': key };
-  const store = (collection, documents) =>
+  const store = (collection: string, documents: number) =>
     write('/store', { prefix: `{"root":"${app}::${collection}","data":[`, suffix: ']}', documents }, keyed);
   return {
-    point: { method: 'GET', path: `${data}?owner={owner}&count=none`, headers: {}, statuses: [200] },
-    page: {
-      method: 'GET',
-      headers: {},
-      statuses: [200],
-      path: `${data}?category={category}&sort=-score&limit=100&count=none`,
-    },
+    point: get(`${data}?owner={owner}&count=none`),
+    page: get(`${data}?category={category}&sort=-score&limit=100&count=none`),
     unchangedPoint: {
-      method: 'GET',
-      path: `${data}?owner={owner}&count=none`,
+      ...get(`${data}?owner={owner}&count=none`),
       headers: { 'If-None-Match': '*' },
       statuses: [304],
     },
@@ -89,23 +104,26 @@ export function granaryRequests(app, key) {
     scan: get(`${data}?owner.$includesCaseInsensitive=none&category.$endsWith=none&sort=-score`),
     count: get(`${data}?owner.$ne=none&limit=1`),
     deepPage: get(`${data}?sort=-score&offset=19000&limit=1000&count=none`),
-    largePage: { method: 'GET', path: `${data}?sort=-score&limit=1000&count=none`, headers: {}, statuses: [200] },
-    largestPage: { method: 'GET', path: `${data}?sort=-score&limit=10000&count=none`, headers: {}, statuses: [200] },
+    largePage: get(`${data}?sort=-score&limit=1000&count=none`),
+    largestPage: get(`${data}?sort=-score&limit=10000&count=none`),
     insert: store('writes', 1),
     bulk: store('writes', bulkSize),
     load: store('documents', bulkSize),
     append: store('documents', 1),
     blob: upload(`/api/apps/${app}/blobs/files`, keyed),
     ...singleDocumentRequests(app, keyed),
-  };
+  } satisfies Record<string, LoadRequest>;
 }
+
+export type GranaryRequests = ReturnType<typeof granaryRequests>;
+export type GranaryRequestName = keyof GranaryRequests;
 
 /** Documents of `documents` that are read and changed by their ids; there must be so many. */
 const addressedCount = 100_000;
 
-function singleDocumentRequests(app, headers) {
+function singleDocumentRequests(app: string, headers: Record<string, string>) {
   const json = { ...headers, 'Content-Type': 'application/json' };
-  const path = (collection) => `/api/apps/${app}/collections/${collection}/documents/{id}`;
+  const path = (collection: string) => `/api/apps/${app}/collections/${collection}/documents/{id}`;
   const existing = { path: path('documents'), ids: addressedCount };
   const update = { before: '{"operation":"update","collection":"documents","data":', after: '}' };
   const operations = { prefix: '{"operations":[', suffix: ']}', documents: bulkSize, each: update };
@@ -125,16 +143,18 @@ function singleDocumentRequests(app, headers) {
     get: { method: 'GET', ...existing, headers, statuses: [200] },
     notModified: { method: 'GET', ...existing, headers: { ...headers, 'If-None-Match': '*' }, statuses: [304] },
     batch: { method: 'POST', path: `/api/apps/${app}/batch`, headers: json, body: operations, statuses: [200] },
-  };
+  } satisfies Record<string, LoadRequest>;
 }
 
-const get = (path) => ({ method: 'GET', path, headers: {}, statuses: [200] });
+function get(path: string): LoadRequest {
+  return { method: 'GET', path, headers: {}, statuses: [200] };
+}
 
-function write(path, body, headers = {}) {
+function write(path: string, body: DocumentsBody, headers: Record<string, string> = {}): LoadRequest {
   return { method: 'POST', path, headers: { 'Content-Type': 'application/json', ...headers }, body, statuses: [202] };
 }
 
-function upload(path, headers) {
+function upload(path: string, headers: Record<string, string>): LoadRequest {
   const type = { 'Content-Type': 'application/octet-stream' };
   return { method: 'POST', path, headers: { ...type, ...headers }, body: { bytes: mebibyte }, statuses: [202] };
 }

@@ -1,12 +1,17 @@
-import { createCollection, createIndex } from './app-setup.mjs';
-import { settle } from './measure.mjs';
-import { median, table } from './report.mjs';
-import { startSide } from './sides.mjs';
+import { createCollection, createIndex } from './app-setup';
+import { settle } from './measure';
+import { median, table } from './report';
+import { startSide } from './sides';
+import type { Lengths, Tools } from './tools';
 
 /** Of p99 without the index. */
-const wanted = 2;
+const wantedRatio = 2;
 const connections = 8;
 const warmUpSeconds = 3;
+
+type Millis = Record<'without' | 'with', number>;
+/** p99, medians of the rounds, and the median of its ratio in a round. */
+type SearchResult = Millis & { ratio: number };
 
 export const searchTitle = 'search: writes of one document with a full-text index, beside the same without';
 
@@ -16,11 +21,10 @@ const text = sentence.repeat(4);
 
 /**
  * Starts Granary in one process, with two collections that differ in the index only, and writes to both alternately.
- * Returns `{without, with, ratio}`: p99 in milliseconds, medians of the rounds, and the median of its ratio in a round.
  */
-export async function measureSearch(tools, { rounds, seconds }) {
-  const { directory, started, postgres, postgresPid } = tools;
-  const side = await startSide('embedded', { as: 'search', postgres, directory, started });
+export async function measureSearch(tools: Tools, { rounds, seconds }: Lengths): Promise<SearchResult> {
+  const { directory, onStart, postgres, postgresPid } = tools;
+  const side = await startSide('embedded', { as: 'search', postgres, directory, onStart });
   const app = await side.openApp('search');
   const headers = { ...app.headers, 'Content-Type': 'application/json' };
   const collections = { without: 'plain', with: 'words' };
@@ -32,7 +36,7 @@ export async function measureSearch(tools, { rounds, seconds }) {
     index_type: 'fulltext',
     options: { language: 'english' },
   });
-  const write = async (name, length) => {
+  const write = async (name: keyof Millis, length: number) => {
     const body = { text: JSON.stringify({ root: `search::${collections[name]}`, data: [{ text }] }) };
     const load = { port: side.port, method: 'POST', path: '/store', headers, body, statuses: [202], firstNumber: 0 };
     const result = await tools.load.call('run', {
@@ -44,13 +48,13 @@ export async function measureSearch(tools, { rounds, seconds }) {
     if (result.refused !== undefined) throw new Error(`A write was refused: ${result.refused}`);
     return result.p99Ms;
   };
-  for (const name of Object.keys(collections)) await write(name, warmUpSeconds);
+  for (const name of ['without', 'with'] as const) await write(name, warmUpSeconds);
   await postgres.call('tidy');
-  const results = [];
+  const results: Millis[] = [];
   for (let round = 0; round < rounds; round++) {
-    const result = {};
+    const result = { without: 0, with: 0 };
     // The order alternates.
-    for (const name of round % 2 === 0 ? ['without', 'with'] : ['with', 'without']) {
+    for (const name of round % 2 === 0 ? (['without', 'with'] as const) : (['with', 'without'] as const)) {
       await settle([side], postgresPid);
       result[name] = await write(name, seconds);
     }
@@ -64,7 +68,7 @@ export async function measureSearch(tools, { rounds, seconds }) {
 }
 
 /** Formats the table of results. */
-export function searchLines({ without, with: indexed, ratio }) {
+export function searchLines({ without, with: indexed, ratio }: SearchResult): string[] {
   const row = ['p99', `${without.toFixed(2)} ms`, `${indexed.toFixed(2)} ms`, `× ${ratio.toFixed(2)}`];
-  return ['', `${searchTitle} (wanted: × ${wanted} or less)`, ...table([['', 'without', 'with', 'ratio'], row])];
+  return ['', `${searchTitle} (wanted: × ${wantedRatio} or less)`, ...table([['', 'without', 'with', 'ratio'], row])];
 }

@@ -1,15 +1,58 @@
-import { loadDocuments, look, settle, usageOf } from './measure.mjs';
-import { median, processorTimes, table } from './report.mjs';
-import { bulkSize } from './runs.mjs';
+import { loadDocuments, look, settle, usageOf } from './measure';
+import { namesOf, recordOf } from './records';
+import { median, mediansByProcess, processorTimes, table } from './report';
+import { bulkSize } from './runs';
+import type { GranarySide } from './sides';
+import type { Lengths, Tools } from './tools';
+
+/** Rows that are measured themselves, by the names of their requests. */
+type SentName =
+  | 'insert'
+  | 'put'
+  | 'replace'
+  | 'patch'
+  | 'point'
+  | 'get'
+  | 'notModified'
+  | 'unchangedPoint'
+  | 'bulk'
+  | 'load'
+  | 'batch';
+type RequestKindName = SentName | 'patchOfReplace' | 'batchOfBulk';
+
+interface RequestKind {
+  title: string;
+  /** What it is compared with in the same round. */
+  of?: SentName;
+  /** How much of that is wanted. */
+  wanted?: number;
+}
+
+/** A row that is measured. */
+interface SentKind extends RequestKind {
+  connections: number;
+  /** New ones in each request. */
+  documents?: number;
+  requestsMax?: number;
+}
+
+/** A row for what another row measures. */
+interface SameKind extends RequestKind {
+  sameAs: SentName;
+  of: SentName;
+}
+
+interface Round {
+  perSecond: number;
+  /** Undefined where it is compared with nothing. */
+  ratio: number | undefined;
+  cpuUs: Record<string, number>;
+}
 
 /** Documents that are read and changed; more than one run changes, so that few are changed twice. */
 const documentCount = 100_000;
 
-/**
- * Each with what it is compared with in the same round, and how much of that is wanted; `sameAs`: the run of another
- * row.
- */
-const measured = {
+const requestKinds: Record<SentName, SentKind> & Record<Exclude<RequestKindName, SentName>, SameKind> = {
   insert: { title: '/store of one document', connections: 32, documents: 1 },
   put: { title: 'PUT of a new document', connections: 32, documents: 1, of: 'insert', wanted: 0.9 },
   // What a PATCH writes: a version, and the one before it to history.
@@ -29,55 +72,61 @@ const measured = {
 
 /**
  * Measures requests for single documents, batches and unchanged pages beside `/store` and reads of the same round, in
- * an app of their own. Returns `{name: {perSecond, ratio, cpuUs}}`, medians of the rounds; a batch and a bulk count as
- * one request.
+ * an app of their own. Returns medians of the rounds; a batch and a bulk count as one request.
  */
-export async function measureSingleDocuments({ load, postgresPid }, side, { rounds, seconds }) {
+export async function measureSingleDocuments(
+  { load, postgresPid }: Tools,
+  side: GranarySide,
+  { rounds, seconds }: Lengths,
+): Promise<Record<RequestKindName, Round>> {
   const { requests, prepare } = await side.openApp('single');
   await prepare(false);
   const app = { name: side.name, port: side.port, requests, nextNumber: 0 };
   await loadDocuments(load, app, documentCount);
   app.nextNumber = documentCount;
-  const results = Object.fromEntries(Object.keys(measured).map((name) => [name, []]));
+  const send = async (name: SentName) => {
+    const { connections, documents = 0, requestsMax = Number.MAX_SAFE_INTEGER } = requestKinds[name];
+    await settle([side], postgresPid);
+    const firstNumber = documents > 0 ? app.nextNumber : 0;
+    const run = { ...requests[name], port: side.port, seconds, connections, requestsMax, firstNumber };
+    const before = look(side, postgresPid);
+    const { requests: count, refused, elapsedMs } = await load.call('run', run);
+    const { cpuUs } = usageOf(before, look(side, postgresPid), count);
+    if (refused !== undefined) throw new Error(`${name} was refused: ${refused}`);
+    app.nextNumber += count * documents + connections * documents;
+    return { perSecond: (count * 1000) / elapsedMs, cpuUs };
+  };
+  const names = namesOf(requestKinds);
+  const results = recordOf(names, (): Round[] => []);
   for (let round = -1; round < rounds; round++) {
-    const rates = {};
-    for (const [
-      name,
-      { connections, documents = 0, of, sameAs, requestsMax = Number.MAX_SAFE_INTEGER },
-    ] of Object.entries(measured)) {
-      if (sameAs) {
-        if (round >= 0) results[name].push({ ...results[sameAs].at(-1), ratio: rates[sameAs] / rates[of] });
-        continue;
-      }
-      await settle([side], postgresPid);
-      const firstNumber = documents > 0 ? app.nextNumber : 0;
-      const run = { ...requests[name], port: side.port, seconds, connections, requestsMax, firstNumber };
-      const before = look(side, postgresPid);
-      const { requests: count, refused, elapsedMs } = await load.call('run', run);
-      const { cpuUs } = usageOf(before, look(side, postgresPid), count);
-      if (refused !== undefined) throw new Error(`${name} was refused: ${refused}`);
-      app.nextNumber += count * documents + connections * documents;
-      rates[name] = (count * 1000) / elapsedMs;
+    const sent: Partial<Record<RequestKindName, Omit<Round, 'ratio'>>> = {};
+    for (const name of names) {
+      const kind = requestKinds[name];
+      const one = 'sameAs' in kind ? sent[kind.sameAs]! : await send(name as SentName);
+      sent[name] = one;
       // The first round is the warm-up.
-      if (round >= 0) results[name].push({ perSecond: rates[name], ratio: of && rates[name] / rates[of], cpuUs });
+      if (round >= 0) results[name].push({ ...one, ratio: kind.of && one.perSecond / sent[kind.of]!.perSecond });
     }
   }
-  const medians = (each) => ({
-    perSecond: median(each.map((one) => one.perSecond)),
-    ratio: median(each.map((one) => one.ratio)),
-    cpuUs: Object.fromEntries(
-      Object.keys(each[0].cpuUs).map((process) => [process, median(each.map((one) => one.cpuUs[process]))]),
-    ),
-  });
-  return Object.fromEntries(Object.entries(results).map(([name, each]) => [name, medians(each)]));
+  return recordOf(names, (name) => medians(results[name]));
+}
+
+function medians(rounds: readonly Round[]): Round {
+  const ratios = rounds.flatMap(({ ratio }) => ratio ?? []);
+  return {
+    perSecond: median(rounds.map(({ perSecond }) => perSecond)),
+    ratio: ratios.length === 0 ? undefined : median(ratios),
+    cpuUs: mediansByProcess(rounds.map(({ cpuUs }) => cpuUs)),
+  };
 }
 
 /** Formats the table of the case: `results` by side. */
-export function singleDocumentsLines(results) {
+export function singleDocumentsLines(results: Record<string, Record<RequestKindName, Round>>): string[] {
   const rows = Object.entries(results).flatMap(([side, ofSide]) =>
-    Object.entries(ofSide).map(([name, { perSecond, ratio, cpuUs }]) => {
-      const { title, of, wanted } = measured[name];
-      const compared = of ? [ratio.toFixed(2), `${wanted ?? ''} x ${measured[of].title}`.trimStart()] : ['', ''];
+    namesOf(ofSide).map((name) => {
+      const { perSecond, ratio, cpuUs } = ofSide[name];
+      const { title, of, wanted }: RequestKind = requestKinds[name];
+      const compared = of ? [ratio!.toFixed(2), `${wanted ?? ''} x ${requestKinds[of].title}`.trimStart()] : ['', ''];
       return [`${side}, ${title}`, Math.round(perSecond).toLocaleString('en-US'), ...compared, processorTimes(cpuUs)];
     }),
   );

@@ -1,5 +1,7 @@
-import { categoryName, ownerName } from './documents.mjs';
-import { fetchJson } from './fetch-json.mjs';
+import { categoryName, ownerName } from './documents';
+import { fetchJson } from './fetch-json';
+import type { RunName } from './runs';
+import type { Side } from './sides';
 
 const samples = 20;
 
@@ -7,7 +9,7 @@ const samples = 20;
  * Sends the same reads to every side before the measurement, and checks that each has all documents and returns the
  * same ones, pages in the same order. Throws an Error that describes the difference.
  */
-export async function verifySides(sides, documentCount) {
+export async function verifySides(sides: readonly Side[], documentCount: number): Promise<void> {
   for (const side of sides) {
     const count = await side.count('documents');
     if (count !== documentCount) throw new Error(`${side.name} has ${count} documents, not ${documentCount}.`);
@@ -18,11 +20,16 @@ export async function verifySides(sides, documentCount) {
   }
 }
 
-async function compare(sides, run, values, order) {
-  let expected;
+async function compare(
+  sides: readonly Side[],
+  run: RunName,
+  values: Record<string, string>,
+  order: (ids: string[]) => string[],
+): Promise<void> {
+  let expected: string | undefined;
   for (const side of sides) {
-    const path = side.requests[run].path.replace(/\{(\w+)\}/, (_, name) => values[name]);
-    const { records } = await fetchJson(`${side.url}${path}`);
+    const path = side.requests[run].path.replace(/\{(\w+)\}/, (_, name: string) => values[name]!);
+    const { records } = await fetchJson<{ records: Array<{ id: string }> }>(`${side.url}${path}`);
     const ids = order(records.map(({ id }) => id)).join(' ');
     if (ids === '') throw new Error(`${side.name} finds nothing at ${path}.`);
     expected ??= ids;
@@ -31,7 +38,7 @@ async function compare(sides, run, values, order) {
 }
 
 /** After the runs: each side must have every document and file whose request it accepted. */
-export async function verifyWrites(sides) {
+export async function verifyWrites(sides: readonly Side[]): Promise<void> {
   for (const side of sides) {
     for (const [collection, accepted] of Object.entries(side.accepted)) {
       // A collection without writes may not exist.

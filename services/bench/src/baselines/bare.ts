@@ -1,20 +1,21 @@
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import pg from 'pg';
-import { serve } from '../child.mjs';
-import { receiveFile } from './files.mjs';
+import { serve } from '../child';
+import { receiveFile } from './files';
 
 /**
  * The minimal Node service over Postgres: `node:http` and `pg`, prepared statements, bodies stored as text beside typed
- * columns, rows joined as text. No validation, no keys, no history.
+ * columns, rows joined as text. No validation, no keys, no history. `stop` may come before `start` has set these.
  */
-let readers;
+let readers: pg.Pool;
 // Commits that wait for the disk together share its flush, so writers need more connections than readers.
-let writers;
-let server;
-let directory;
+let writers: pg.Pool;
+let server: Server;
+let directory: string;
 
 const columns = 'id, owner, category, score, views, body';
-const schema = (table) => `
+const schema = (table: string) => `
   create table ${table} (
     id text collate "C" primary key, owner text collate "C", category text collate "C", score int, views int,
     body text not null);
@@ -22,7 +23,7 @@ const schema = (table) => `
   create index on ${table} (category, score);
   create index on ${table} (views)`;
 
-async function readDocuments(table, query) {
+async function readDocuments(table: string, query: URLSearchParams): Promise<string> {
   const owner = query.get('owner');
   const statement =
     owner === null
@@ -36,12 +37,12 @@ async function readDocuments(table, query) {
           text: `select body from ${table} where owner = $1 limit 100`,
           values: [owner],
         };
-  const { rows } = await readers.query({ ...statement, rowMode: 'array' });
+  const { rows } = await readers.query<[string]>({ ...statement, rowMode: 'array' });
   return `{"records":[${rows.join(',')}]}`;
 }
 
-async function insertOne(table, text) {
-  const { id, owner, category, score, views } = JSON.parse(text);
+async function insertOne(table: string, text: string): Promise<string> {
+  const { id, owner, category, score, views } = JSON.parse(text) as Record<string, unknown>;
   await writers.query({
     name: `insert_${table}`,
     text: `insert into ${table} (${columns}) values ($1, $2, $3, $4, $5, $6)`,
@@ -50,7 +51,7 @@ async function insertOne(table, text) {
   return '{"stored":1}';
 }
 
-async function insertMany(table, text) {
+async function insertMany(table: string, text: string): Promise<string> {
   const { rowCount } = await writers.query({
     name: `bulk_${table}`,
     text: `insert into ${table} (${columns})
@@ -61,7 +62,7 @@ async function insertMany(table, text) {
   return `{"stored":${rowCount}}`;
 }
 
-async function insertFile(request) {
+async function insertFile(request: IncomingMessage): Promise<string> {
   const file = await receiveFile(directory, request);
   await writers.query({
     name: 'insert_file',
@@ -71,27 +72,27 @@ async function insertFile(request) {
   return `{"id":"${file.id}"}`;
 }
 
-async function countDocuments(table) {
-  const { rows } = await readers.query(`select count(*)::int as count from ${table}`);
-  return `{"count":${rows[0].count}}`;
+async function countDocuments(table: string): Promise<string> {
+  const { rows } = await readers.query<{ count: number }>(`select count(*)::int as count from ${table}`);
+  return `{"count":${rows[0]!.count}}`;
 }
 
-async function answer(request) {
-  const { pathname, searchParams } = new URL(request.url, 'http://localhost');
-  const [, table, action] = pathname.split('/');
+async function answer(request: IncomingMessage): Promise<string> {
+  const { pathname, searchParams } = new URL(request.url!, 'http://localhost');
+  const [, table = '', action] = pathname.split('/');
   if (table === 'files') return request.method === 'POST' ? insertFile(request) : countDocuments(table);
   if (request.method === 'GET') {
     return action === 'count' ? countDocuments(table) : readDocuments(table, searchParams);
   }
-  const chunks = [];
-  for await (const chunk of request) chunks.push(chunk);
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
   const text = Buffer.concat(chunks).toString();
   return action === 'bulk' ? insertMany(table, text) : insertOne(table, text);
 }
 
-async function handle(request, response) {
+async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
   let status = request.method === 'POST' ? 202 : 200;
-  const text = await answer(request).catch((error) => {
+  const text = await answer(request).catch((error: Error) => {
     status = 500;
     return JSON.stringify({ error: error.message });
   });
@@ -99,16 +100,16 @@ async function handle(request, response) {
   response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': body.length }).end(body);
 }
 
-serve({
-  start: async (options) => {
+const calls = {
+  start: async (options: { databaseUrl: string; directory: string }) => {
     ({ directory } = options);
     readers = new pg.Pool({ connectionString: options.databaseUrl, max: 4 });
     writers = new pg.Pool({ connectionString: options.databaseUrl, max: 16 });
     for (const table of ['documents', 'writes']) await writers.query(schema(table));
     await writers.query('create table files (id uuid primary key, size_bytes int)');
-    server = createServer(handle);
-    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-    return { port: server.address().port };
+    server = createServer((request, response) => void handle(request, response));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    return { port: (server.address() as AddressInfo).port };
   },
   stop: async () => {
     server?.closeAllConnections();
@@ -116,4 +117,8 @@ serve({
     await readers?.end();
     await writers?.end();
   },
-});
+};
+
+export type BareCalls = typeof calls;
+
+serve(calls);

@@ -1,13 +1,15 @@
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import pg from 'pg';
-import { serve } from '../child.mjs';
+import { serve } from '../child';
 
 /**
  * Joins as an expert writes them by hand for one application: jsonb, an index for each reference, correlated
- * subqueries, one prepared statement, its text passed through by node:http.
+ * subqueries, one prepared statement, its text passed through by node:http. `stop` may come before `start` has set
+ * these.
  */
-let pool;
-let server;
+let pool: pg.Pool;
+let server: Server;
 
 const tables = ['posts', 'people', 'comments', 'teams', 'cities'];
 const indexes = `
@@ -33,25 +35,31 @@ const statements = Object.fromEntries(
   ]),
 );
 
-serve({
-  start: async ({ databaseUrl }) => {
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { rows } = await pool.query<{ records: string }>({ ...statements[request.url!]!, values: ['c7'] });
+  const bytes = Buffer.from(`{"records":${rows[0]!.records}}`);
+  response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': bytes.length }).end(bytes);
+}
+
+const calls = {
+  start: async ({ databaseUrl }: { databaseUrl: string }) => {
     pool = new pg.Pool({ connectionString: databaseUrl });
     for (const table of tables) await pool.query(`create table ${table} (id text primary key, body jsonb not null)`);
     await pool.query(indexes);
-    server = createServer(async (request, response) => {
-      const { rows } = await pool.query({ ...statements[request.url], values: ['c7'] });
-      const bytes = Buffer.from(`{"records":${rows[0].records}}`);
-      response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': bytes.length }).end(bytes);
-    });
-    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-    return { port: server.address().port };
+    server = createServer((request, response) => void answer(request, response));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    return { port: (server.address() as AddressInfo).port };
   },
-  store: ({ table, documents }) =>
-    pool.query(`insert into ${table} select e->>'id', e from jsonb_array_elements($1::jsonb) e`, [
-      JSON.stringify(documents),
-    ]),
+  store: async ({ table, documents }: { table: string; documents: object[] }) => {
+    const statement = `insert into ${table} select e->>'id', e from jsonb_array_elements($1::jsonb) e`;
+    await pool.query(statement, [JSON.stringify(documents)]);
+  },
   stop: async () => {
     server?.close();
     await pool?.end();
   },
-});
+};
+
+export type ExpertCalls = typeof calls;
+
+serve(calls);

@@ -1,0 +1,28 @@
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { prepare } from './launch.mjs';
+
+const root = path.dirname(import.meta.dirname);
+
+/** Measures Granary: prepares what services/bench needs, and runs it. */
+async function main(args) {
+  // npm changes to the project's folder and passes the user's directory, to which relative paths refer.
+  const folder = (process.env.npm_lifecycle_event && process.env.INIT_CWD) || process.cwd();
+  // Payments are made by the clients of the tests.
+  const isForPayments = args.some((arg) =>
+    arg
+      .replace(/^--only=/, '')
+      .split(',')
+      .includes('verifications'),
+  );
+  if (!args.includes('--no-build')) await prepare(isForPayments ? 'all' : 'run');
+  const bench = await import(pathToFileURL(path.join(root, 'services/bench/dist/main.js')).href);
+  await bench.main(args, folder);
+}
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  console.error(error.message);
+  process.exitCode = 1;
+}
