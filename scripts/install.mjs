@@ -28,43 +28,47 @@ import { readIfThere } from './read-if-there.mjs';
 
 const common = ['--ignore-scripts', '--no-audit', '--no-fund'];
 
-/** The workspace that `npm start` runs. Its packages include what translates it. */
-const startWorkspace = 'services/local';
+/** Its packages are those of everything that runs without the tools of the tests, and of what translates it. */
+const runWorkspace = 'services/operator';
 
 const lockPollMs = 200;
 
 /**
- * Installs the packages of the lock file that are missing: those of `workspace` and of the workspaces that it depends
- * on, or `all`, with the tools of the tests, which satisfy every workspace. Install scripts of packages are not run:
- * none is needed, and an npm that blocks them must not prevent the start.
- * @param {string} root @param {(line: string) => void} say @param {string} [workspace]
+ * Installs the packages of the lock file that are missing: `run` for what runs and builds, `all` for the tests too,
+ * which satisfies both. Install scripts of packages are not run: none is needed, and an npm that blocks them must not
+ * prevent the start.
+ * @param {string} root @param {(line: string) => void} say @param {'run' | 'all'} [packages]
  */
-export async function installWhenNeeded(root, say, workspace = 'all') {
-  if (missingPlaces(root, workspace).length === 0) return;
+export async function installWhenNeeded(root, say, packages = 'all') {
+  if (missingPlaces(root, packages).length === 0) return;
   await alone(root, say, async () => {
-    if (missingPlaces(root, workspace).length > 0)
-      await phase(say, 'Installing packages', () => install(root, workspace));
+    if (missingPlaces(root, packages).length > 0)
+      await phase(say, 'Installing packages', () => install(root, packages));
   });
 }
 
-/** @param {string} root @param {string} workspace */
-async function install(root, workspace) {
-  // What runs may be in use at this moment, so what others need is added to it. Otherwise npm makes the folder anew.
-  const command = missingPlaces(root, startWorkspace).length === 0 ? ['install', '--no-save'] : ['ci'];
+/** @param {string} root @param {'run' | 'all'} packages */
+async function install(root, packages) {
+  // What runs may be in use at this moment, so what the tests need is added to it. Otherwise npm makes the folder anew.
+  const command = missingPlaces(root, 'run').length === 0 ? ['install', '--no-save'] : ['ci'];
   // Who has the tools of the tests keeps them.
-  const isAll = workspace === 'all' || hasTools(root);
-  await npm(root, [...command, ...common, ...(isAll ? ['--include=dev'] : ['--omit=dev', `--workspace=${workspace}`])]);
+  const isAll = packages === 'all' || hasTools(root);
+  await npm(root, [
+    ...command,
+    ...common,
+    ...(isAll ? ['--include=dev'] : ['--omit=dev', `--workspace=${runWorkspace}`]),
+  ]);
 }
 
 /**
  * Compares npm's record of its last install with the lock file; packages for other platforms may be absent.
- * @param {string} root @param {string} workspace
+ * @param {string} root @param {'run' | 'all'} packages
  */
-function missingPlaces(root, workspace) {
+function missingPlaces(root, packages) {
   /** @type {LockedPackages} */
   const lock = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')).packages;
   const installed = installedPackages(root);
-  const entries = workspace === 'all' ? Object.entries(lock) : [...packagesOf(lock, workspace)];
+  const entries = packages === 'all' ? Object.entries(lock) : [...packagesOf(lock, runWorkspace)];
   return entries.filter(([place, { version, integrity, optional, link }]) => {
     if (!place.includes('node_modules/')) return false;
     const found = installed[place];

@@ -103,18 +103,18 @@ export function readEnvFile() {
 }
 
 /**
- * Installs the packages of a workspace and of those that it depends on, and builds them, where that is not done yet,
- * and says so. `workspace` is its folder, or `all`, which has the tools of the tests too.
- * @param {string} workspace
+ * Installs packages and builds a workspace with those that it depends on, where that is not done yet, and says so.
+ * `workspace` is its folder, or `all`. The packages are those of what runs, or all with the tools of the tests.
+ * @param {string} workspace @param {'run' | 'all'} [packages]
  */
-export async function prepare(workspace) {
+export async function prepare(workspace, packages = workspace === 'all' ? 'all' : 'run') {
   // The default data directory is in the project, regardless of the current directory.
   process.chdir(root);
   if (process.env.npm_lifecycle_event) endWithNpm();
   // Imported late, because an older Node could not load these modules.
   const { installWhenNeeded } = await import('./install.mjs');
   const say = (/** @type {string} */ text) => console.error(text);
-  await installWhenNeeded(root, say, workspace);
+  await installWhenNeeded(root, say, packages);
   const { transpile } = await import('./transpile.mjs');
   await transpile(root, say, workspace);
 }

@@ -16,6 +16,7 @@ const ofTests = {
 const lock = {
   '': { devDependencies: { jest: '1' } },
   'services/local': { dependencies: { pg: '1' } },
+  'services/operator': { dependencies: { '@granary/local': '1' } },
   'services/e2e': { dependencies: { solc: '1' } },
   ...ofRun,
   ...ofTests,
@@ -44,9 +45,9 @@ beforeEach(async () => {
 afterEach(() => rm(checkout, { recursive: true, force: true }));
 
 /** Installs what a start needs, or all, and returns what it says. */
-function install(workspace: 'services/local' | 'all'): Promise<string> {
+function install(packages: 'run' | 'all'): Promise<string> {
   const program = `import { installWhenNeeded } from './scripts/install.mjs';
-    await installWhenNeeded(process.cwd(), console.log, '${workspace}');`;
+    await installWhenNeeded(process.cwd(), console.log, '${packages}');`;
   const env = { PATH: process.env.PATH, npm_execpath: at('npm-cli.js') };
   return new Promise((resolve, reject) => {
     const args = ['--input-type=module', '--eval', program];
@@ -63,13 +64,13 @@ async function calls(): Promise<string[]> {
   return lines.map((line) => line.replace(' --ignore-scripts --no-audit --no-fund', ''));
 }
 
-const run = '--omit=dev --workspace=services/local';
+const run = '--omit=dev --workspace=services/operator';
 
 test('a start installs what runs; the tests add their tools to it, and both are content with all', async () => {
-  expect(await install('services/local')).toMatch(/^Installing packages …\nInstalling packages: done in \d+ s\n$/);
-  expect(await install('services/local')).toBe('');
+  expect(await install('run')).toMatch(/^Installing packages …\nInstalling packages: done in \d+ s\n$/);
+  expect(await install('run')).toBe('');
   await install('all');
-  expect(await install('services/local')).toBe('');
+  expect(await install('run')).toBe('');
   expect(await install('all')).toBe('');
   expect(await calls()).toEqual([`ci ${run}`, 'install --no-save --include=dev']);
 });
@@ -79,12 +80,12 @@ test('a start after a change of the lock file keeps the tools of the tests', asy
   const changed = { 'node_modules/pg': { ...ofRun['node_modules/pg'], integrity: 'sha512-other' } };
   await write('package-lock.json', { ...lock, ...changed });
   await write('all.json', { ...ofRun, ...ofTests, ...changed });
-  await install('services/local');
+  await install('run');
   expect(await calls()).toEqual(['ci --include=dev', 'ci --include=dev']);
 });
 
 test('of two commands at once one installs, and the other one waits', async () => {
-  const said = await Promise.all([install('services/local'), install('services/local')]);
+  const said = await Promise.all([install('run'), install('run')]);
   expect(await calls()).toEqual([`ci ${run}`]);
   expect(said.filter((text) => text.startsWith('Installing packages'))).toHaveLength(1);
 });
@@ -92,6 +93,6 @@ test('of two commands at once one installs, and the other one waits', async () =
 test('a command that was killed while it installed is succeeded', async () => {
   // No process has that number: it is above the maximum of Linux.
   await writeFile(at('.granary-install'), '99999999');
-  await install('services/local');
+  await install('run');
   expect(await calls()).toEqual([`ci ${run}`]);
 });
