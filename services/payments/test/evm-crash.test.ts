@@ -1,12 +1,24 @@
 import { ServiceError } from '@granary/shared/errors';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import type { EvmNetwork } from '../src/schemes/evm/network';
 import { describeWithAnvil } from '@granary/testing/anvil';
 import { eventually } from '@granary/testing/eventually';
 import { seededRandom } from '@granary/testing/random';
 import { seedOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
-import { amount, counted, newCopy, newPayment, noncesIn, openNetwork, openPlace, usesOf } from './support/evm-payments';
+import {
+  amount,
+  counted,
+  newCopy,
+  newNetwork,
+  newPayment,
+  noncesIn,
+  openNetwork,
+  openPlace,
+  usesOf,
+  type Copy,
+} from './support/evm-payments';
 import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
 
 const crashesWanted = size({ run: 30, long: 10_000 });
@@ -24,11 +36,17 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
     const network = await openNetwork(place, { depthBlocks: 1n });
     proxy.failsBefore = cut;
     proxy.failsAfter = cut;
-    const processes = livingProcesses(
-      crashes,
-      () => new MortalProcess(crashes, pool, network, (mortal, options) => newCopy(place, mortal, options)),
-    );
+    // Each process has a network of its own, for it remembers which funds of a payer it is about to spend.
+    const networks = new Map<Copy, EvmNetwork>();
+    const newProcess = (): MortalProcess => {
+      const ofProcess = newNetwork(place, { depthBlocks: 1n });
+      const mortal = new MortalProcess(crashes, pool, ofProcess, (part, options) => newCopy(place, part, options));
+      networks.set(mortal.copy, ofProcess);
+      return mortal;
+    };
+    const processes = livingProcesses(crashes, newProcess);
     const living = processes.any;
+    const watch = (copy: Copy): Promise<void> => networks.get(copy)!.watch();
     const nonces: string[] = [];
     let grants = 0;
     let minting = Promise.resolve<unknown>(undefined);
@@ -40,8 +58,9 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
       const { nonce } = payload.authorization;
       nonces.push(nonce);
       for (;;) {
+        const copy = living();
         try {
-          const { payment } = await living().payments.settle(request);
+          const { payment } = await copy.payments.settle(request);
           if (!payment) continue;
           expect(await usesOf(anvil, nonce)).toBe(1);
           grants += 1;
@@ -50,8 +69,11 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
           if (error instanceof ProcessEnded) continue;
           if (!(error instanceof ServiceError)) throw error;
           const { reason } = error.details;
-          // The node was cut.
-          if (reason === undefined || reason === 'settlement_unavailable') continue;
+          // The node was cut, or the process has just begun.
+          if (reason === undefined || reason === 'settlement_unavailable') {
+            await watch(copy);
+            continue;
+          }
           // The answer that granted it was lost with its process.
           expect(reason).toBe('payment_already_used');
           return;
@@ -61,10 +83,9 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
     const client = async (): Promise<void> => {
       do {
         await pay();
-        const { settler } = living();
-        const resumed = settler.resume(100, 100);
-        await resumed.catch(() => undefined);
-        await Promise.all([network.watch(), network.keepNonces().catch(() => undefined), anvil.mine()]);
+        const copy = living();
+        await copy.settler.resume(100, 100).catch(() => undefined);
+        await Promise.all([watch(copy), network.watch(), network.keepNonces().catch(() => undefined), anvil.mine()]);
         // What is paid after the last crash is granted.
       } while (!crashes.areOver || grants <= nonces.length / 4);
     };

@@ -75,15 +75,23 @@ export interface NetworkSettings {
 
 const gwei = 1_000_000_000n;
 
-export async function openNetwork(
+/** A network that takes payments. */
+export async function openNetwork(place: Place, settings?: NetworkSettings): Promise<EvmNetwork> {
+  const network = newNetwork(place, settings);
+  await network.watch();
+  return network;
+}
+
+/** A network that takes payments once it has been watched. */
+export function newNetwork(
   { pool, proxy, key }: Place,
   { depthBlocks = 0n, replaceAfterMs = 60_000, maxFeePerGas = 20n * gwei, secondUrl }: NetworkSettings = {},
-): Promise<EvmNetwork> {
+): EvmNetwork {
   const urls = secondUrl === undefined ? [proxy.url] : [proxy.url, secondUrl];
   const nodes = urls.map(
     (url, at) => new EvmNode(new JsonRpc({ url, timeoutMs: limitMs(5_000), name: `node ${at + 1}` })),
   );
-  const network = new EvmNetwork({
+  return new EvmNetwork({
     id: anvilNetwork,
     nodes: poolOf(nodes),
     key,
@@ -93,8 +101,6 @@ export async function openNetwork(
     maxFeePerGas,
     transactions: new Transactions(pool, anvilNetwork, key.address),
   });
-  await network.watch();
-  return network;
 }
 
 /** A process of the service. */
