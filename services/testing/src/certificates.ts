@@ -7,9 +7,12 @@ export interface Certificate {
 }
 
 export interface Authority {
-  /** Of the authority itself: what others are given to believe it. */
+  /** The certificate of the authority itself, which others are given to believe it. */
   cert: string;
-  /** Of a server on this machine, or a caller; good for `localhost` and 127.0.0.1 unless named otherwise. */
+  /**
+   * Issues the certificate of a server on this machine, or a caller; good for `localhost` and 127.0.0.1 unless named
+   * otherwise.
+   */
   issue(hosts?: { names?: string[]; addresses?: string[]; days?: number }): Certificate;
 }
 
@@ -50,7 +53,7 @@ interface Contents {
   publicKey: KeyObject;
   signedWith: KeyObject;
   extensions: Buffer[];
-  /** From now; one that is negative has passed. */
+  /** The validity in days from now; one that is negative has passed. */
   days: number;
 }
 

@@ -6,9 +6,9 @@ export const testStackVariable = 'GRANARY_TEST_STACK';
 export type StackPart = 'kafka' | 'minio' | 'python' | 'nginx' | 'helm' | 'release';
 
 export interface TestStack {
-  /** Where the parts are asked for; nothing runs before it is. */
+  /** The address at which the parts are asked for; none runs before it is asked for. */
   url: string;
-  /** For each part that cannot run here, the sentence that says why. */
+  /** The sentence that says why a part cannot run here, for each such part. */
   missing: Partial<Record<StackPart, string>>;
 }
 

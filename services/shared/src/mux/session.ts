@@ -31,7 +31,10 @@ export interface SessionOptions {
 
 export type MuxDuplex = ServerDuplexStream<Batch, BatchInput>;
 
-/** From here on no more calls are read until half of the answers has been sent: the caller does not read them. */
+/**
+ * The size of queued answers beyond which no more calls are read until half of it has been sent: the caller does not
+ * read them.
+ */
 const queuedBytesMax = 8 * 1024 * 1024;
 
 /** A call from its arrival until its answer has been sent. */
