@@ -16,7 +16,7 @@ export const hostPorts = z
   );
 
 export interface HostPort {
-  /** The name or the address; an IPv6 address is without its brackets. */
+  /** The name or address, an IPv6 address without its brackets. */
   host: string;
   port: number;
 }

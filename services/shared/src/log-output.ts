@@ -112,7 +112,7 @@ class PipeOutput implements DestinationStream {
 
 let output: DestinationStream | undefined;
 
-/** The output for the log of this process: standard output, which must not hold it up. Made for the first who asks. */
+/** The output for the log of this process: standard output, which must not hold it up. Made for the first caller. */
 export function logOutput(service: string): DestinationStream {
   output ??= isPipe() ? new PipeOutput(process.stdout, service) : pino.destination({ dest: 1, sync: true });
   return output;

@@ -15,7 +15,7 @@ export function randomHex(length: number): string {
   return pool.toString('hex', start, start + length);
 }
 
-/** The offset in the pool of so many fresh random bytes. */
+/** Takes so many fresh random bytes from the pool; returns their offset in it. */
 function takeRandom(length: number): number {
   if (used + length > pool.length) {
     randomFillSync(pool);

@@ -22,7 +22,7 @@ interface SystemError extends NodeJS.ErrnoException {
 }
 
 /**
- * The text to print when a start has failed; undefined for an error that nobody expected, which belongs into the log
+ * The text to print when a start has failed; undefined for an error that nobody expected, which belongs in the log
  * with its stack. Errors of the operating system become a sentence here, wherever they were met.
  */
 export function explainStart(error: unknown): string | undefined {

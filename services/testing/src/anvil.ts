@@ -137,7 +137,7 @@ export class NodeProxy {
   failsAfter: (method: string) => boolean = () => false;
   /** Awaited before a call of this method is forwarded. */
   before: (method: string) => Promise<void> = () => Promise.resolve();
-  /** Returns the answer in place of the node's, both as JSON-RPC has it in `result`: a node may lie. */
+  /** Returns the answer in place of the node's, both as JSON-RPC has them in `result`: a node may lie. */
   answer: (method: string, result: unknown) => unknown = (_, result) => result;
   /** How often each method was called. */
   readonly calls = new Map<string, number>();

@@ -7,10 +7,10 @@ export interface Certificate {
 }
 
 export interface Authority {
-  /** The certificate of the authority itself, which others are given to believe it. */
+  /** The certificate of the authority itself, which others are given so that they trust it. */
   cert: string;
   /**
-   * Issues the certificate of a server on this machine, or a caller; good for `localhost` and 127.0.0.1 unless named
+   * Issues a certificate to a server on this machine, or to a caller; valid for `localhost` and 127.0.0.1 unless named
    * otherwise.
    */
   issue(hosts?: { names?: string[]; addresses?: string[]; days?: number }): Certificate;

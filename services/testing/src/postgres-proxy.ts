@@ -1,7 +1,7 @@
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
 /**
- * The fate of a connection when COMMIT passes: nothing happens, a cut before Postgres gets it, or a cut after Postgres
+ * The fate of a connection when COMMIT passes: it is kept, cut before Postgres gets the COMMIT, or cut after Postgres
  * has answered and before the client hears of it.
  */
 export type CommitFate = 'pass' | 'cut before' | 'cut after';

@@ -43,7 +43,7 @@ export function describeWithSmallDisk<D extends { skip: unknown }>(describe: D):
 
 export interface SmallDisk {
   directory: string;
-  /** Unmounts the disk, which nobody may use any more. */
+  /** Unmounts the disk; called only once nobody uses it. */
   unmount(): Promise<void>;
 }
 

@@ -8,7 +8,7 @@ export type StackPart = 'kafka' | 'minio' | 'python' | 'nginx' | 'helm' | 'relea
 export interface TestStack {
   /** The address at which the parts are asked for; none runs before it is asked for. */
   url: string;
-  /** The sentence that says why a part cannot run here, for each such part. */
+  /** The parts that cannot run here, each with the sentence that says why. */
   missing: Partial<Record<StackPart, string>>;
 }
 

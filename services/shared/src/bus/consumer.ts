@@ -42,7 +42,7 @@ export interface KafkaTimes {
 export interface Consumer {
   /** Resolves when what is under way has ended. */
   stop(): Promise<void>;
-  /** The check for health: degraded when the consumer lags, cannot read, or has dead letters. */
+  /** The health check: degraded when the consumer lags, cannot read, or has dead letters. */
   readonly lag: Check;
   /** Polls at once. */
   wake(): void;

@@ -122,7 +122,7 @@ function wire(addresses: string, { multiplexed = [], mux: muxOptions, ...options
     'grpc.max_receive_message_length': messageBytesMax,
     'grpc.max_send_message_length': messageBytesMax,
     'grpc.initial_reconnect_backoff_ms': 50,
-    // A copy that has restarted is used again before the next one restarts.
+    // This is so short that a copy that has restarted is used again before the next one restarts.
     'grpc.max_reconnect_backoff_ms': 500,
     'grpc.keepalive_time_ms': 30_000,
     'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),

@@ -98,7 +98,7 @@ export class StorageMonitor {
   private check(): Promise<void> {
     return (this.checking ??= this.checkOnce().finally(() => {
       this.checking = undefined;
-      // This covers writes that failed meanwhile, too: the next write that fails starts another check.
+      // Writes that failed meanwhile are forgotten, too: the next write that fails starts another check.
       this.isSuspected = false;
     }));
   }

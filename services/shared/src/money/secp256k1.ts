@@ -4,7 +4,7 @@ import * as tiny from 'tiny-secp256k1';
 interface Curve {
   /** The public key in 65 bytes. */
   recover: (digest: Uint8Array, signature: Uint8Array, recovery: 0 | 1) => Uint8Array | null;
-  /** Whether a signature in its low form is valid; one in the other form never is. */
+  /** Whether a signature is valid; it must be in its low form. */
   verify: (digest: Uint8Array, publicKey: Uint8Array, signature: Uint8Array) => boolean;
 }
 

@@ -57,7 +57,7 @@ class PendingCall {
   stream: Stream<PendingCall> | undefined = undefined;
   id = 0;
   sentAtMs = 0;
-  /** The frames before the last one, of an answer in several frames. */
+  /** The frames of an answer in several frames, except the last. */
   received: Buffer[] | undefined = undefined;
   answerBytes = 0;
 
@@ -146,7 +146,7 @@ export class MuxClient {
     this.abandon(pending, deadlinePassed());
   }
 
-  /** Gives up a call that nobody waits for any more; called by PendingCall. */
+  /** Gives up a call with this error; called by PendingCall when nobody waits for it any more. */
   abandon(pending: PendingCall, error: ServiceError): void {
     pending.stream?.cancel(pending.id);
     this.release(pending);
@@ -183,7 +183,7 @@ export class MuxClient {
     this.flushing ??= setImmediate(() => this.flush());
   }
 
-  /** Sends what has been queued in one turn of the event loop; called at most once per turn. */
+  /** Sends what was queued in a turn of the event loop, at most once per turn. */
   private flush(): void {
     this.flushing = undefined;
     const nowMs = Date.now();

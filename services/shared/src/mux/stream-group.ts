@@ -8,7 +8,7 @@ import { Stream, type StreamDuplex } from './stream';
 
 export interface StreamGroupOptions {
   address: string;
-  /** The options of the channel in grpc-js. */
+  /** The channel options of grpc-js. */
   channelOptions: Record<string, string | number>;
   /** Age at which a stream is replaced by a new one. */
   renewAfterMs: number;
@@ -45,7 +45,7 @@ export class StreamGroup<Item> {
   /** Other groups are preferred until then: a stream of this one broke. */
   avoidUntilMs = 0;
   renewals = 0;
-  /** All streams that are open, also those that are draining. */
+  /** All open streams, also those that are draining. */
   private readonly open = new Set<Stream<Item>>();
   private connection: GrpcClient | undefined;
   private searches = 0;

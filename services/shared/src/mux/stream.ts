@@ -7,7 +7,7 @@ import { muxDefinition, renewMethod, unsentBytesMax, windowBytes, windowItems } 
 
 export type StreamDuplex = ClientDuplexStream<BatchInput, Batch>;
 
-/** The age at which a token is renewed, so that it is accepted by a server whose clock is ahead. */
+/** The age at which a token is renewed: early enough for a server whose clock is ahead. */
 const tokenRenewedAfterMs = tokenLifetimeMs - clockSkewMs;
 
 const streamPath = muxDefinition.Stream.path;

@@ -10,7 +10,7 @@ import { sql } from './sql';
 export interface DatabaseClock {
   /** The database's time, without a round trip: as last measured, carried on by the monotonic clock of this process. */
   now: () => Date;
-  /** The check for health: degraded when the clock of this process differs. */
+  /** The health check: degraded when the clock of this process differs. */
   check: Check;
   stop(): void;
 }
@@ -18,7 +18,7 @@ export interface DatabaseClock {
 const measuredEveryMs = 5_000;
 /** A start refuses a larger difference: what services send to each other expires within minutes. */
 const differenceMaxMs = 5 * 60_000;
-/** The difference beyond which health names it. */
+/** Health reports a larger difference. */
 const differenceSeenMs = 10_000;
 
 interface Measured {

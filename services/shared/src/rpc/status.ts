@@ -63,7 +63,7 @@ export function toStatus(error: ServiceError): StatusObject {
   return { code, details: message, metadata };
 }
 
-/** The first of the details, as many as fit, and how many were left out. */
+/** The first details, as many as fit, and how many were left out. */
 function firstDetails(details: ErrorDetails): ErrorDetails {
   const kept: ErrorDetails = {};
   let left = maxDetailsBytes - 100;

@@ -21,7 +21,7 @@ export const connectionSettings = {
 /** How long something may leave health without an answer before it counts as unhealthy; until then it is degraded. */
 export const healthSettings = { HEALTH_UNHEALTHY_AFTER_MS: whole(500, 600_000).default(5_000) };
 
-/** The settings of the disk that the database of a service is on. */
+/** The settings about the disk of the database of a service. */
 export const storageSettings = {
   /** Directory of the database server, or of anything on the same file system, where that is on this machine. */
   DATABASE_DIRECTORY: z.string().min(1).optional(),
@@ -29,10 +29,7 @@ export const storageSettings = {
   DISK_RESERVE_BYTES: whole(0, 1024 ** 5).default(64 * 1024 ** 2),
 };
 
-/**
- * The settings of every service: where it listens, whom it trusts, its database, how loud its log is, how events
- * travel.
- */
+/** The settings of every service: where it listens, whom it trusts, its database, its log level, how events travel. */
 export const commonConfig = z.object({
   ...trustSettings,
   ...telemetrySettings,

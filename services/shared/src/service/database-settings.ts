@@ -2,7 +2,7 @@ import { wrongConfig } from '../config';
 import type { PoolOptions } from '../postgres/pool';
 import { readSetting } from '../trust/setting-file';
 
-/** The settings that say where the database of a service is. */
+/** The URL of the database of a service, and the file with its password. */
 export interface DatabaseSettings {
   DATABASE_URL: string;
   DATABASE_PASSWORD_FILE?: string | undefined;

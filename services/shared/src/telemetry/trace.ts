@@ -36,7 +36,7 @@ export interface Tracer {
 
 export interface Sampling {
   sampler: Sampler;
-  /** The share of requests that is traced, from 0 to 1. */
+  /** The share of requests that is traced, from 0 to 1, for the samplers that have a ratio. */
   ratio: number;
 }
 

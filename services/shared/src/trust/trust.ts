@@ -17,8 +17,8 @@ export interface Trust {
   /** Throws a ConfigError when this service has no secret to sign with. */
   towards(callee: ServiceName): CallCredentials;
   /**
-   * The trust of a service that listens. Throws a ConfigError when the keys of its callers or its certificate are
-   * missing.
+   * The guard and credentials of a service that listens. Throws a ConfigError when the keys of its callers or its
+   * certificate are missing.
    */
   server(): ServerTrust;
   /** The signer of the events that this service publishes. */

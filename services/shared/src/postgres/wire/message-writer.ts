@@ -83,10 +83,7 @@ export class MessageWriter extends BinaryWriter {
     this.raw(copyDoneMessage);
   }
 
-  /**
-   * Returns what has been written, as bytes that nothing overwrites; the writer is empty afterwards and can be used
-   * again.
-   */
+  /** Returns what was written, as bytes that nothing overwrites; the writer is then empty and can be used again. */
   flush(): Buffer {
     const written = this.take();
     if (this.size > copiedBytesMax) this.bytes = Buffer.allocUnsafe(scratchBytes);
