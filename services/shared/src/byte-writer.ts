@@ -1,7 +1,7 @@
 /** Up to this size a loop is faster than the call of a native function. */
 const loopBytesMax = 24;
 
-/** For longer text, room for its exact size is made. */
+/** Longer text is scanned for its size first, so that room for exactly that is made. */
 const scannedOnceMax = 16 * 1024;
 
 /**

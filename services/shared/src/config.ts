@@ -53,7 +53,7 @@ export const whole = (min: number, max: number) => {
 
 export const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']);
 
-/** For the log of a process whose configuration has not been checked yet. */
+/** The log level of a process whose configuration has not been checked yet. */
 export function logLevelOf({ LOG_LEVEL }: Environment, otherwise: z.infer<typeof logLevel>): string {
   return logLevel.catch(otherwise).parse(LOG_LEVEL);
 }

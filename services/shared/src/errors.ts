@@ -28,7 +28,7 @@ export type ErrorDetails = Record<string, unknown>;
 export class ServiceError extends Error {
   override readonly name = 'ServiceError';
   readonly details: ErrorDetails;
-  /** Of an INTERNAL error: it is in the log of a service already, in full and with the request id. */
+  /** Whether an INTERNAL error is in the log of a service already, in full and with the request id. */
   readonly isLogged: boolean;
 
   constructor(

@@ -7,7 +7,7 @@ export const hostPort = z
   .string()
   .regex(new RegExp(`^${one}$`), 'host:port is expected, with the brackets of an IPv6 address');
 
-/** Several of them, separated by commas. */
+/** Several addresses with ports, separated by commas. */
 export const hostPorts = z
   .string()
   .regex(
@@ -16,7 +16,7 @@ export const hostPorts = z
   );
 
 export interface HostPort {
-  /** Without brackets. */
+  /** The name or address, an IPv6 address without its brackets. */
   host: string;
   port: number;
 }

@@ -26,9 +26,9 @@ export function newDocumentId(nowMs = Date.now()): string {
 }
 
 /**
- * What a ticket stands for: `c` a commit, which the data service answers for, `j` a job (an index build, a rebuild of a
- * view), which the tasks service answers for; `p` a payment that is being settled, which the payments service answers
- * for, of the app number 0.
+ * The kind of a ticket: `c` for a commit, which the data service answers for; `j` for a job (an index build, a rebuild
+ * of a view), which the tasks service answers for; `p` for a payment that is being settled, which the payments service
+ * answers for, with the app number 0.
  */
 export type TicketKind = 'c' | 'j' | 'p';
 

@@ -53,7 +53,7 @@ class PipeOutput implements DestinationStream {
     return this.isBroken || (!this.isWriting && this.waiting.length === 0);
   }
 
-  /** From the first line on. */
+  /** Listens for errors of the pipe and for the exit of the process, from the first line on. */
   private watch(): void {
     this.isWatched = true;
     // The reader has gone, and no other can come.
@@ -84,7 +84,7 @@ class PipeOutput implements DestinationStream {
     return this.waiting.splice(0, count).join('');
   }
 
-  /** After the lines that came before those that were dropped. */
+  /** Adds a line with the number of dropped lines, after the lines that came before them. */
   private reportDropped(): void {
     const report = {
       level: 40,
@@ -99,7 +99,7 @@ class PipeOutput implements DestinationStream {
     this.waitingBytes += line.length;
   }
 
-  /** At the exit, where nothing asynchronous runs any more. */
+  /** Writes the lines that still wait at the exit, where nothing asynchronous runs any more. */
   private writeRest(): void {
     if (this.isDrained || this.isWriting) return;
     try {
@@ -112,7 +112,7 @@ class PipeOutput implements DestinationStream {
 
 let output: DestinationStream | undefined;
 
-/** Where the log of this process goes: to standard output, which must not hold it up. Made for the first who asks. */
+/** The output for the log of this process: standard output, which must not hold it up. Made for the first caller. */
 export function logOutput(service: string): DestinationStream {
   output ??= isPipe() ? new PipeOutput(process.stdout, service) : pino.destination({ dest: 1, sync: true });
   return output;

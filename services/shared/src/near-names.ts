@@ -50,5 +50,5 @@ export function editDistance(from: string, to: string, limit: number): number {
   return at(last, to.length);
 }
 
-/** What a row does not hold is above the limit. */
+/** The distance at an index of a row; one that the row does not hold is above the limit. */
 const at = (row: readonly number[], index: number): number => row[index] ?? Infinity;

@@ -9,13 +9,13 @@ export function randomSlice(length: number): Buffer {
   return pool.subarray(start, start + length);
 }
 
-/** The same as hexadecimal text: a slice of its own would double the price of a short id. */
+/** Random bytes as hexadecimal text: a slice of its own would double the price of a short id. */
 export function randomHex(length: number): string {
   const start = takeRandom(length);
   return pool.toString('hex', start, start + length);
 }
 
-/** Where in the pool so many fresh random bytes stand. */
+/** Takes so many fresh random bytes from the pool; returns their offset in it. */
 function takeRandom(length: number): number {
   if (used + length > pool.length) {
     randomFillSync(pool);

@@ -8,7 +8,10 @@ export class StartError extends Error {
   override readonly name: string = 'StartError';
 }
 
-/** What a start needs, a database or a bucket, is not there now. A service in a process of its own waits for it. */
+/**
+ * Something that a start needs, a database or a bucket, is not there now. A service in a process of its own waits for
+ * it.
+ */
 export class NotAvailableError extends StartError {
   override readonly name = 'NotAvailableError';
 }
@@ -19,8 +22,8 @@ interface SystemError extends NodeJS.ErrnoException {
 }
 
 /**
- * What to print when a start has failed; undefined for an error that nobody expected, which belongs into the log with
- * its stack. Errors of the operating system become a sentence here, wherever they were met.
+ * The text to print when a start has failed; undefined for an error that nobody expected, which belongs in the log
+ * with its stack. Errors of the operating system become a sentence here, wherever they were met.
  */
 export function explainStart(error: unknown): string | undefined {
   if (error instanceof StartError) return error.message;

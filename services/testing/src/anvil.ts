@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { eventually } from './eventually';
 
-/** Where USDC is on Base Sepolia, a network whose number anvil is given here. */
+/** The address of USDC on Base Sepolia, a network whose number anvil is given here. */
 export const usdc = '0x036CbD53842c5426634e7929541eC2318f3dCF7e';
 export const anvilNetwork = 'eip155:84532';
 
@@ -129,7 +129,7 @@ export class Anvil {
   }
 }
 
-/** Before a node: what it is asked can fail. */
+/** A proxy before a node: the calls that it forwards can be made to fail. */
 export class NodeProxy {
   /** Whether a call of this method is cut before it arrives. */
   failsBefore: (method: string) => boolean = () => false;
@@ -137,7 +137,7 @@ export class NodeProxy {
   failsAfter: (method: string) => boolean = () => false;
   /** Awaited before a call of this method is forwarded. */
   before: (method: string) => Promise<void> = () => Promise.resolve();
-  /** What is answered in place of what the node says, both as JSON-RPC has it in `result`: a node may lie. */
+  /** Returns the answer in place of the node's, both as JSON-RPC has them in `result`: a node may lie. */
   answer: (method: string, result: unknown) => unknown = (_, result) => result;
   /** How often each method was called. */
   readonly calls = new Map<string, number>();

@@ -7,9 +7,12 @@ export interface Certificate {
 }
 
 export interface Authority {
-  /** Of the authority itself: what others are given to believe it. */
+  /** The certificate of the authority itself, which others are given so that they trust it. */
   cert: string;
-  /** Of a server on this machine, or a caller; good for `localhost` and 127.0.0.1 unless named otherwise. */
+  /**
+   * Issues a certificate to a server on this machine, or to a caller; valid for `localhost` and 127.0.0.1 unless named
+   * otherwise.
+   */
   issue(hosts?: { names?: string[]; addresses?: string[]; days?: number }): Certificate;
 }
 
@@ -50,7 +53,7 @@ interface Contents {
   publicKey: KeyObject;
   signedWith: KeyObject;
   extensions: Buffer[];
-  /** From now; one that is negative has passed. */
+  /** The validity in days from now; one that is negative has passed. */
   days: number;
 }
 

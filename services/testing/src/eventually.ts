@@ -5,7 +5,7 @@ const pollEveryMs = 20;
 
 /** How to wait for something. */
 export interface Wait {
-  /** What is waited for, in the error; by default the source of the function that looks. */
+  /** The name of what is waited for, in the error; by default the source of the function that looks. */
   title?: string;
   /** The pause between two looks, 20 ms by default. */
   everyMs?: number;

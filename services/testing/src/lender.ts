@@ -106,7 +106,7 @@ export class Lender<What, Instance extends Stoppable> {
       this.crashes.push(sentence);
       console.error(`\nCRASHED: ${sentence}\n`);
       this.place = undefined;
-      // What is left of it is as good as gone.
+      // Errors do not matter: what is left of the place is as good as gone.
       await this.stopInstances().catch(() => undefined);
       await place.stop().catch(() => undefined);
     });

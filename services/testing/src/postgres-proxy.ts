@@ -1,8 +1,8 @@
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
 /**
- * What happens to a connection when COMMIT passes: nothing, a cut before Postgres gets it, or a cut after Postgres has
- * answered and before the client hears of it.
+ * The fate of a connection when COMMIT passes: it is kept, cut before Postgres gets the COMMIT, or cut after Postgres
+ * has answered and before the client hears of it.
  */
 export type CommitFate = 'pass' | 'cut before' | 'cut after';
 
@@ -28,7 +28,7 @@ export async function startPostgresProxy(target: string, fateOfCommit: () => Com
       upstream.destroy();
     };
     for (const socket of [client, upstream]) {
-      // Without it every statement waits 40 ms for an acknowledgement that is itself delayed.
+      // Otherwise every statement waits 40 ms for an acknowledgement that is itself delayed.
       socket.setNoDelay(true);
       sockets.add(socket);
       socket.on('error', cut);

@@ -19,7 +19,7 @@ export interface SeededPart {
   cases: number;
 }
 
-/** In `found-seeds.json`, by proof: what once found a fault, which `fault` describes in a sentence. */
+/** A seed that once found a fault, which `fault` describes in a sentence; `found-seeds.json` has them by proof. */
 interface FoundSeed extends SeededPart {
   fault: string;
 }

@@ -43,7 +43,7 @@ export function describeWithSmallDisk<D extends { skip: unknown }>(describe: D):
 
 export interface SmallDisk {
   directory: string;
-  /** Only once nobody uses it. */
+  /** Unmounts the disk; called only once nobody uses it. */
   unmount(): Promise<void>;
 }
 

@@ -11,14 +11,14 @@ const signatureBytes = 64;
 
 type Status = { slot: number; err: object | null; confirmationStatus: string };
 
-/** What may go wrong with the next transaction that a node is given. */
+/** The fault of the next transaction that a node is given. */
 export type Fault = 'none' | 'lost' | 'refused' | 'answer lost';
 
 /** The programs of Solana in this process, with USDC at its address of the test network, behind nodes over JSON-RPC. */
 export class SolanaChain {
   fault: Fault = 'none';
   commitment = 'confirmed';
-  /** Of the last finalized block, in seconds since 1970. */
+  /** The time of the last finalized block, in seconds since 1970. */
   timeSeconds = Math.floor(Date.now() / 1_000);
   /** Transactions that nodes were given. */
   readonly sent: string[] = [];
@@ -129,7 +129,7 @@ export class SolanaChain {
     if (fault === 'refused') return { error: { code: -32_005, message: 'Node is behind' } };
     if (fault !== 'lost' && !this.statuses.has(signature)) {
       const problem = this.execute(transaction);
-      // What names an unknown block, or is not signed, never gets into one.
+      // A transaction that names an unknown block, or is not signed, never gets into one.
       if (problem === undefined || /InstructionError/.test(problem)) {
         const err = problem === undefined ? null : { InstructionError: [2, { Custom: 1 }] };
         this.statuses.set(signature, { slot: this.height, err, confirmationStatus: this.commitment });

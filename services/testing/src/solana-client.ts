@@ -21,7 +21,7 @@ export function mintData(decimals = solanaTest.decimals): Buffer {
   return data;
 }
 
-/** As much of a node as the official client asks: what a mint is, and which block is the latest. */
+/** A node that answers as much as the official client asks: what a mint is, and which block is the latest. */
 export async function startSolanaNode(blockhash: () => string = () => base58.encode(Buffer.alloc(32, 7))) {
   const account = { data: [mintData().toString('base64'), 'base64'], owner: tokenProgramAddress, space: 82 };
   const values: Record<string, () => object> = {
@@ -44,7 +44,7 @@ export async function startSolanaNode(blockhash: () => string = () => base58.enc
   };
 }
 
-/** The same key for the same seed. */
+/** The signer of a seed: the same seed gives the same key. */
 export const solanaSigner = (seed: number): Promise<KeyPairSigner> =>
   createKeyPairSignerFromPrivateKeyBytes(Buffer.alloc(32, seed));
 
@@ -54,7 +54,7 @@ export interface SolanaTerms {
   extra: Record<string, unknown>;
 }
 
-/** What a payment must meet, as a version of x402 writes it. */
+/** The requirements that a payment must meet, as a version of x402 writes them. */
 export function solanaRequirement(version: 1 | 2, { payTo, amount = '10000', extra }: SolanaTerms) {
   const { network, name, mint } = solanaTest;
   return {
@@ -70,7 +70,7 @@ export function solanaRequirement(version: 1 | 2, { payTo, amount = '10000', ext
   };
 }
 
-/** What facilitators verify: requirements, with the payment that the official client makes for them. */
+/** A request as facilitators verify it: requirements, with the payment that the official client makes for them. */
 export async function paySolana(version: 1 | 2, payer: KeyPairSigner, rpcUrl: string, terms: SolanaTerms) {
   const requirement = solanaRequirement(version, terms);
   const scheme = version === 1 ? new ExactSvmSchemeV1(payer, { rpcUrl }) : new ExactSvmScheme(payer, { rpcUrl });

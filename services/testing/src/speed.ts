@@ -4,7 +4,7 @@ import { availableParallelism, loadavg } from 'node:os';
 /** Holds how many times slower this machine was than the reference when the run began. */
 export const slownessVariable = 'GRANARY_TEST_SLOWNESS';
 
-/** What `work` takes on the machine for which the limits of the tests are written, two cores to itself. */
+/** The time that `work` takes on the machine that the limits of the tests are written for, with two cores to itself. */
 const referenceMs = 45;
 const samplesOfRun = 5;
 const samplesOfSuite = 3;

@@ -6,9 +6,9 @@ export const testStackVariable = 'GRANARY_TEST_STACK';
 export type StackPart = 'kafka' | 'minio' | 'python' | 'nginx' | 'helm' | 'release';
 
 export interface TestStack {
-  /** Where the parts are asked for; nothing runs before it is. */
+  /** The address at which the parts are asked for; none runs before it is asked for. */
   url: string;
-  /** For each part that cannot run here, the sentence that says why. */
+  /** The parts that cannot run here, each with the sentence that says why. */
   missing: Partial<Record<StackPart, string>>;
 }
 

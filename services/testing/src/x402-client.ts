@@ -22,7 +22,7 @@ function chainIdOf(network: string): number {
   return Number(caip2.split(':')[1]);
 }
 
-/** What is signed, see EIP-712 and EIP-3009. */
+/** The types of what is signed, see EIP-712 and EIP-3009. */
 export const transferTypes = {
   TransferWithAuthorization: [
     { name: 'from', type: 'address' },
@@ -38,7 +38,7 @@ export async function newPayer(): Promise<PrivateKeyAccount> {
   return (await import('viem/accounts')).privateKeyToAccount(`0x${randomBytes(32).toString('hex')}`);
 }
 
-/** What a payer signs for a requirement, with changes that are signed too. */
+/** The authorization that a payer signs for a requirement, with changes that are signed too. */
 export async function authorize(payer: PrivateKeyAccount, requirement: Requirement, changes: object = {}) {
   const nowSeconds = Math.floor(Date.now() / 1_000);
   const authorization = {

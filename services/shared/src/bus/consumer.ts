@@ -26,7 +26,7 @@ export interface ConsumerOptions {
   pollMs?: { min: number; max: number };
   /** How often an event that fails for an unknown reason is tried before it is dead-lettered. */
   attempts?: number;
-  /** For tests. */
+  /** Overrides the usual times, for tests. */
   kafkaTimes?: Partial<KafkaTimes>;
 }
 
@@ -42,7 +42,7 @@ export interface KafkaTimes {
 export interface Consumer {
   /** Resolves when what is under way has ended. */
   stop(): Promise<void>;
-  /** For health: degraded when it lags, cannot read, or has dead letters. */
+  /** The health check: degraded when the consumer lags, cannot read, or has dead letters. */
   readonly lag: Check;
   /** Polls at once. */
   wake(): void;

@@ -16,7 +16,7 @@ export interface ParkedKey {
   events: number;
   /** ISO 8601. */
   since: string;
-  /** Of the first event: its type, its error, and how often it was tried. */
+  /** The type of the first event, its error, and how often it was tried. */
   type: string;
   error: string | null;
   attempts: number;

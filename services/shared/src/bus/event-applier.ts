@@ -11,11 +11,11 @@ import type { EventVerifier } from '../trust/event-signature';
 import { applyEvents, CursorConflict, deadLetterFailed, GapError, PoisonEvent, type Gap, type Handle } from './inbox';
 import { recordRefused, toRefused } from './refused';
 
-/** What verifies the events of a consumer and records those that its publisher has not signed. */
+/** The means to verify the events of a consumer and to record those that its publisher has not signed. */
 interface Verification {
   pool: Pool;
   log: Logger;
-  /** Of the consumer. */
+  /** The name of the consumer. */
   name: string;
   verifier: EventVerifier;
 }

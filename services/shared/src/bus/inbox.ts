@@ -55,7 +55,7 @@ export class CursorConflict extends Error {
   override readonly name = 'CursorConflict';
 }
 
-/** Longer than any outbox keeps events that all consumers have read. */
+/** The time that the inbox keeps events: longer than any outbox keeps those that all consumers have read. */
 const inboxRetentionMs = 14 * 86_400_000;
 
 /** The cursor of a consumer in the outbox of its source. */
@@ -101,7 +101,7 @@ export async function moveCursor(
 
 /** Locks the consumer: until the end of the transaction nobody else applies events of it. */
 export async function holdConsumer(tx: Connection, consumer: string): Promise<void> {
-  // In the same order as moveCursor, so that there are no deadlocks.
+  // The order of the locks is that of moveCursor, so that there are no deadlocks.
   await execute(tx, sql`select from bus_cursor where consumer = ${consumer} for update`);
   await execute(tx, sql`select pg_advisory_xact_lock(${consumerLock(consumer)})`);
 }
@@ -212,7 +212,7 @@ export async function saveSequences(
   applied: ReadonlyArray<Pick<Event, 'topic' | 'aggregateId' | 'aggregateSequence'>>,
 ): Promise<void> {
   if (applied.length === 0) return;
-  // In the same order everywhere, so that there are no deadlocks.
+  // Rows are written in the same order everywhere, so that there are no deadlocks.
   const events = [...applied].sort((a, b) => (aggregateOf(a) < aggregateOf(b) ? -1 : 1));
   const values = events.map(
     (event) => sql`(${consumer}, ${event.topic}, ${event.aggregateId}, ${event.aggregateSequence}::bigint)`,

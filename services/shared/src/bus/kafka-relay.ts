@@ -21,7 +21,7 @@ export interface RelayOptions {
   pool: Pool;
   log: Logger;
   bus: KafkaBus;
-  /** Whose outbox it is. */
+  /** The service whose outbox is relayed. */
   service: string;
   signer: EventSigner;
   /** Notified when something was appended in this process; what other copies append is found by polling. */
@@ -39,7 +39,7 @@ export interface RelayOptions {
 export const relayReader = 'kafka-relay';
 
 const readEvents = 500;
-/** Less than the smallest default limit of a broker for one batch of a partition, 1 MiB. */
+/** The limit of one send: less than the smallest default limit of a broker for one batch of a partition, 1 MiB. */
 const sendBytesMax = 512 * 1024;
 
 /** Another copy relays now. */
@@ -79,7 +79,7 @@ export class KafkaRelay {
     this.running = this.run();
   }
 
-  /** For health: degraded when events wait. */
+  /** The health check: degraded when events wait. */
   readonly check = async (): Promise<Finding> => {
     if (this.trouble && isBehind(this.trouble.sinceMs)) return degraded(this.trouble.message);
     if (isBehind(this.oldestSinceMs)) return degraded('events wait to be sent to Kafka');

@@ -14,7 +14,7 @@ export function ageMs({ readAtMs }: ReadResponse, { at }: { at: string }): numbe
   return (Number(readAtMs) || Date.now()) - Date.parse(at);
 }
 
-/** When, by `performance.now()`, the first event of a page was appended. */
+/** The time, by `performance.now()`, at which the first event of a page was appended. */
 export function oldestSince(found: ReadResponse): number | undefined {
   const [first] = found.events;
   return first && performance.now() - ageMs(found, first);

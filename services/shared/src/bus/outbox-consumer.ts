@@ -13,7 +13,7 @@ import { CursorConflict, loadCursor, moveCursor, notInInbox, trimInbox } from '.
 import { ageMs, behindMs, isBehind, oldestSince } from './lag';
 import { samePosition } from './position';
 
-/** With `sweepAfterMs` only events that are older than this and have not been applied yet. */
+/** With `sweepAfterMs`, only events that are older than this and not yet applied are applied. */
 export type OutboxConsumerOptions = ConsumerOptions & { sweepAfterMs?: number };
 
 const trimEveryMs = 60_000;
@@ -41,7 +41,7 @@ export class OutboxConsumer implements Consumer {
   private idleMs = 0;
   private trimmedMs = performance.now();
   private replayedMs = -Infinity;
-  /** Since when nothing can be applied, by `performance.now()`, as the times below. */
+  /** The time from which on nothing can be applied, by `performance.now()`, as the times below. */
   private troubleSinceMs: number | undefined;
   private oldestSinceMs: number | undefined;
   private sweptMs: number | undefined;
@@ -148,7 +148,7 @@ export class OutboxConsumer implements Consumer {
     const { pool, log, name } = this.options;
     const signed = await signedOnly(this.options, found);
     const events = this.isSweep ? await notInInbox(pool, name, signed) : signed;
-    // Without the lock of the consumer, so that members that apply messages of Kafka do not wait for it.
+    // The lock of the consumer is not taken, so that members that apply messages of Kafka do not wait for it.
     if (events.length === 0) return transaction(pool, (tx) => moveCursor(tx, name, from, next, false));
     const steps = events.map((event) => ({ event, to: event.position! }));
     await this.applier.apply(steps, from, next, () => this.isStopping);

@@ -22,11 +22,11 @@ export interface OutgoingEvent {
   topic: string;
   /** Events with the same key are applied in order, and wait for each other when one cannot be applied. */
   key: string;
-  /** What the event is about. All events of an aggregate in a topic have the same key. */
+  /** The aggregate that the event is about. All events of an aggregate in a topic have the same key. */
   aggregateId: string;
   /**
-   * From 1, one more with each event of this aggregate in this topic; assigned while the aggregate is locked. A number
-   * that is skipped blocks its consumers, one that is used twice is refused.
+   * The number of the event: from 1, one more with each event of this aggregate in this topic; assigned while the
+   * aggregate is locked. A number that is skipped blocks its consumers, one that is used twice is refused.
    */
   aggregateSequence: bigint;
   type: string;

@@ -1,6 +1,6 @@
 import type { Position } from '../gen/granary/events/v1/Position';
 
-/** Before all events. */
+/** The position before all events. */
 export const start: Position = { epoch: '0', xid: '0', pos: '0' };
 
 export function samePosition(a: Position, b: Position): boolean {

@@ -38,7 +38,7 @@ export class Backoff {
     return this.random() * longestMs;
   }
 
-  /** After a success. */
+  /** Resets the count of failures, after a success. */
   reset(): void {
     this.count = 0;
   }

@@ -1,10 +1,10 @@
-/** What became of an item of a batch. */
+/** The outcome of an item of a batch. */
 export type ItemResult<R> = { value: R } | { error: unknown };
 
 export interface BatcherOptions<T, R> {
   /** Runs a batch: a result for each item, in order. If it rejects, every item of the batch fails with that error. */
   run: (items: readonly T[]) => Promise<Array<ItemResult<R>>>;
-  /** What an item counts towards `maxSize`; an item that is larger by itself is a batch of its own. */
+  /** The amount that an item counts towards `maxSize`; an item that is larger by itself is a batch of its own. */
   sizeOf: (item: T) => number;
   maxSize: number;
   /** The sum of the sizes that may wait; an item that would exceed it is refused at once. */

@@ -1,6 +1,7 @@
 /**
- * What a call needs of an AbortSignal, which is one. Every request has its own and hardly any is ever aborted, so it is
- * usually a `Cancellation`: to make an EventTarget, listen to it and leave again takes several microseconds.
+ * The part of an AbortSignal that a call needs; any AbortSignal is one. Every request has its own and hardly any is
+ * ever aborted, so it is usually a `Cancellation`: to make an EventTarget, listen to it and leave again takes several
+ * microseconds.
  */
 export interface CancelSignal {
   readonly aborted: boolean;
@@ -71,7 +72,7 @@ export class LinkedCancellation implements CancelSignal {
   }
 }
 
-/** For calls that nobody can abort. */
+/** The signal of calls that nobody can abort. */
 export const neverAborted: CancelSignal = {
   aborted: false,
   addEventListener: () => {},

@@ -1,6 +1,6 @@
 /** A deadline, and what to do when it has passed. */
 export interface Deadline {
-  /** By `performance.now()`, a monotonic clock. */
+  /** The time of the deadline by `performance.now()`, a monotonic clock. */
   expiresAtMs: number;
   expire(): void;
 }

@@ -1,4 +1,4 @@
-/** What an eviction ends: a lease, which may count for several holders. */
+/** A lease that an eviction may end; it may count for several holders. */
 export interface Victim<V> {
   readonly amount: number;
   readonly touchedAtMs: number;
@@ -7,7 +7,7 @@ export interface Victim<V> {
 
 /** One key that holds a part of a budget. */
 export interface VictimHolder<V> {
-  /** What eviction can give back. */
+  /** The amount that eviction can give back. */
   readonly evictable: number;
   /** The power of two of `evictable`: see sizeClassOf(). */
   readonly sizeClass: number;
@@ -15,7 +15,7 @@ export interface VictimHolder<V> {
   readonly leases: Iterable<V>;
 }
 
-/** What a plan has chosen of one holder so far. */
+/** The state of a holder after the choices that a plan has made so far. */
 interface Progress<V> {
   evictable: number;
   sizeClass: number;
@@ -36,9 +36,9 @@ export function sizeClassOf(evictable: number): number {
  * Costs constant time for each lease that is chosen or passed over.
  */
 export class EvictionPlan<V extends Victim<V>> {
-  /** In the order in which they are to be evicted. */
+  /** The leases that were chosen, in the order in which they are to be evicted. */
   readonly victims = new Set<V>();
-  /** What they hold together. */
+  /** The amount that the victims hold together. */
   freed = 0;
   private readonly progress = new Map<VictimHolder<V>, Progress<V>>();
   /** Holders of which something was chosen, by the power of two of what is left. */
@@ -61,7 +61,7 @@ export class EvictionPlan<V extends Victim<V>> {
     for (let next = rest.next(); next.done !== true; next = rest.next()) {
       const victim = next.value;
       if (victim === this.asking || this.victims.has(victim)) continue;
-      // Those behind it were touched later still.
+      // The leases behind it were touched later still.
       if (victim.touchedAtMs > this.touchedBeforeMs) return false;
       this.choose(victim);
       return true;

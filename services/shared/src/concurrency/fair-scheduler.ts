@@ -26,7 +26,7 @@ export interface FairSchedulerOptions<State = undefined> {
   timeoutMs?: number;
   /** The error of a task that finds the queue full, or has waited too long. */
   refusal: () => Error;
-  /** What a flow keeps while it has tasks, in `slot.flow.state`. */
+  /** Creates the state that a flow keeps while it has tasks, in `slot.flow.state`. */
   newState?: () => State;
 }
 
@@ -64,7 +64,7 @@ interface Flow<State> {
   readonly state: State;
   /** Tasks that run or cool down. */
   slotCount: number;
-  /** Those of them that count in the fair share, in the order in which they started. */
+  /** The slots of tasks that count in the fair share, in the order in which they started. */
   readonly counted: Set<Slot<State>>;
   readonly waiters: Set<Waiter<State>>;
   /** The number of the last start, by which flows are ordered. */
@@ -107,7 +107,7 @@ interface SlotOwner<State> {
 export class FairScheduler<State = undefined> implements SlotOwner<State> {
   /** Flows with tasks that run, cool down or wait. */
   private readonly flows = new Map<string, Flow<State>>();
-  /** Those of them with tasks that wait. */
+  /** The flows with tasks that wait. */
   private readonly waitingFlows = new Set<Flow<State>>();
   /** Tasks that run or cool down; kept only if there is a limit. */
   private readonly slotsByKey = new Map<string, number>();

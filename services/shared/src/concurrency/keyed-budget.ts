@@ -2,9 +2,9 @@ import { EvictionPlan, noSizeClass, sizeClassOf } from './eviction-plan';
 
 /** Limits of one resource. All amounts have the same unit: bytes, or places. */
 export interface KeyedBudgetLimits<Dimension extends string> {
-  /** Of all leases together. */
+  /** The limit of all leases together. */
   total: number;
-  /** Of all leases of one key, for each dimension: `{ app: 64, address: 128 }`. */
+  /** The limit of all leases of one key, for each dimension: `{ app: 64, address: 128 }`. */
   perKey: Readonly<Record<Dimension, number>>;
   /** A lease is evicted only when it was not touched for so long. Default 0: at any time. */
   evictAfterIdleMs?: number;
@@ -79,7 +79,7 @@ export class BudgetLease {
   }
 }
 
-/** What a lease asks of its budget. */
+/** The operations that a lease asks of its budget. */
 interface LeaseOwner {
   take(lease: BudgetLease, amount: number, keepFree: number): boolean;
   change(lease: BudgetLease, amount: number): void;
@@ -100,7 +100,7 @@ export class KeyedBudget<Dimension extends string> implements LeaseOwner {
   private evictable = 0;
   private evicted = 0;
   private readonly dimensions: ReadonlyArray<{ name: Dimension; max: number; holders: Map<string, Holder> }>;
-  /** By the power of two of what can be evicted of them. */
+  /** The holders, by the power of two of what can be evicted of them. */
   private readonly bySizeClass: Array<Set<Holder>> = [];
   private readonly evictAfterIdleMs: number;
 
@@ -151,7 +151,7 @@ export class KeyedBudget<Dimension extends string> implements LeaseOwner {
     return { used: this.used, total: this.limits.total, evicted: this.evicted };
   }
 
-  /** What the leases of a key hold together. */
+  /** The amount that the leases of a key hold together. */
   usedBy(dimension: Dimension, key: string): number {
     return this.dimensions.find(({ name }) => name === dimension)?.holders.get(key)?.used ?? 0;
   }
@@ -216,7 +216,7 @@ export class KeyedBudget<Dimension extends string> implements LeaseOwner {
     }
   }
 
-  /** What must be evicted so that `lease` can take `amount` more; undefined when that is not enough. */
+  /** The leases to evict so that `lease` can take `amount` more; undefined when no eviction is enough. */
   private chooseVictims(lease: BudgetLease, amount: number, limit: number): ReadonlySet<BudgetLease> | undefined {
     const own = lease.isEvictable ? lease.amount : 0;
     if (this.used - (this.evictable - own) + amount > limit) return undefined;

@@ -7,13 +7,13 @@ export interface TtlCacheOptions {
   ttlMs: number;
   /** A value that is requested at this age is loaded again in the background. Default: never. */
   refreshAfterMs?: number;
-  /** The same as `ttlMs` for `undefined`, the result for what does not exist. Default: `ttlMs`; 0: it is not cached. */
+  /** How old `undefined`, the result for what does not exist, may be. Default: `ttlMs`; 0: it is not cached. */
   negativeTtlMs?: number;
 }
 
 interface Entry<V> {
   readonly value: Promise<V | undefined>;
-  /** When its load began. */
+  /** The time at which the load of the entry began. */
   readonly atMs: number;
   /** The result of the load, and until there is one, that of the load before. */
   last: V | undefined;

@@ -57,7 +57,7 @@ export interface ClientOptions {
   retries?: Retries;
 }
 
-/** When a repeated call is given up: once both have been reached. */
+/** The limits of retries: a call is given up once both have been reached. */
 export interface Retries {
   forMs: number;
   attemptsMin: number;
@@ -65,7 +65,7 @@ export interface Retries {
 
 export interface OpenClient<D extends ServiceDefinition> {
   client: Client<D>;
-  /** What the multiplexer has under way; undefined without multiplexed methods. */
+  /** Counts of what the multiplexer has under way; undefined without multiplexed methods. */
   muxCounts(): MuxClientCounts | undefined;
   close(): void;
 }
@@ -122,7 +122,7 @@ function wire(addresses: string, { multiplexed = [], mux: muxOptions, ...options
     'grpc.max_receive_message_length': messageBytesMax,
     'grpc.max_send_message_length': messageBytesMax,
     'grpc.initial_reconnect_backoff_ms': 50,
-    // So that a copy that has restarted is used again before the next one restarts.
+    // This is so short that a copy that has restarted is used again before the next one restarts.
     'grpc.max_reconnect_backoff_ms': 500,
     'grpc.keepalive_time_ms': 30_000,
     'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
@@ -226,7 +226,7 @@ const isNotAccepted = (error: ServiceError): boolean => isRefused(error) || notS
 /** Several times as long as it takes to notice a copy that has restarted, and as often on however slow a machine. */
 const usualRetries: Retries = { forMs: 2_500, attemptsMin: 8 };
 const retryDelay = { firstMs: 50, maxMs: 500 };
-/** With less time than this an attempt might only replace a definite error by an unknown outcome. */
+/** An attempt with less time than this might only replace a definite error by an unknown outcome. */
 const attemptMsMin = 100;
 
 /**

@@ -28,13 +28,13 @@ import { messageBytesMax } from './message-size';
 const connectionAgeMs = 5 * 60_000;
 /** Longer than any call, and than the age at which a stream is renewed. */
 const connectionAgeGraceMs = 10 * 60_000;
-/** For a client that sets no deadline. */
+/** The time limit of a call whose client sets no deadline. */
 const defaultDeadlineMs = 30_000;
 
 export interface GrpcServer {
   /** host:port, with the actual port. */
   address: string;
-  /** What the multiplexer has under way, see mux/. */
+  /** Counts of what the multiplexer has under way, see mux/. */
   muxCounts(): MuxServerCounts;
   stop(): Promise<void>;
 }
@@ -80,7 +80,7 @@ export async function startServer(
     muxCounts: () => mux.counts(),
     stop: () => {
       const stopped = stop(server, options.drainTimeoutMs ?? 5_000);
-      // After the server has stopped accepting streams, so that clients open their next one on another connection.
+      // The server accepts no more streams by now, so clients open their next one on another connection.
       mux.goAway();
       return stopped;
     },

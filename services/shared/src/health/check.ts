@@ -5,7 +5,7 @@ export interface Finding {
   status: Exclude<Status, 'STATUS_UNSPECIFIED'>;
   /** A sentence for a person; never a host, never a credential. */
   message?: string;
-  /** Of an unhealthy part: writes are refused because of it, reads are still served. */
+  /** Whether an unhealthy part still allows reads, while writes are refused because of it. */
   servesReads?: boolean;
 }
 

@@ -3,13 +3,13 @@ import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
 import { addSource, gauges, type Sample } from '../telemetry/metrics';
 
-/** What stores data: the database of a service, or the object store. */
+/** A store of data: the database of a service, or the object store. */
 export type Volume = 'database' | 'objects';
 
 export const storageFullReason = 'STORAGE_FULL';
 
 const monitors = new Set<StorageMonitor>();
-/** Those that are full. One log line covers all volumes of a process, which are often on one disk. */
+/** The monitors whose volume is full. One log line covers all volumes of a process, which are often on one disk. */
 const full = new Set<StorageMonitor>();
 
 /** The error of a write for which there was no space. Makes the monitors of the volume check it. */
@@ -69,7 +69,7 @@ export class StorageMonitor {
     if (this.isFull) throw new ServiceError('RESOURCE_EXHAUSTED', storageFullReason, 'The storage is full');
   }
 
-  /** For health. */
+  /** The state of the volume, for health. */
   finding(): { status: 'HEALTHY' | 'UNHEALTHY'; message?: string; servesReads?: boolean } {
     return this.isFull ? { status: 'UNHEALTHY', message, servesReads: true } : { status: 'HEALTHY' };
   }
@@ -98,7 +98,7 @@ export class StorageMonitor {
   private check(): Promise<void> {
     return (this.checking ??= this.checkOnce().finally(() => {
       this.checking = undefined;
-      // Also what failed meanwhile: the next write that fails starts another check.
+      // Writes that failed meanwhile are forgotten, too: the next write that fails starts another check.
       this.isSuspected = false;
     }));
   }

@@ -1,7 +1,7 @@
 import { Agent, type ClientRequestArgs } from 'node:http';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
 
-/** As much as Node reads at once without such an agent. */
+/** The size of the buffer: as much as Node reads at once without such an agent. */
 const readBytes = 64 * 1024;
 
 /**

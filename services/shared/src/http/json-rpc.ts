@@ -19,11 +19,14 @@ export class RpcError extends Error {
 }
 
 export interface JsonRpcOptions {
-  /** With a path or user and password if need be; it may hold a secret, so no error and no log shows it. */
+  /**
+   * The address of the node, with a path or user and password if need be; it may hold a secret, so no error and no log
+   * shows it.
+   */
   url: string;
-  /** In errors. */
+  /** The name of the node in errors. */
   name: string;
-  /** Of a call with its whole answer. */
+  /** The time limit of a call with its whole answer. */
   timeoutMs: number;
 }
 

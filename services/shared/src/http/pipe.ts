@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Readable, Writable } from 'node:stream';
 
-/** What may wait to be written to a slow receiver, per transfer. */
+/** The bytes that may wait to be written to a slow receiver, per transfer. */
 const bufferBytes = 256 * 1024;
 
 /**

@@ -5,7 +5,7 @@ import { ownerOf, type IdempotencyKey } from './key';
 
 export const IDEMPOTENCY_KEY_REUSED = 'IDEMPOTENCY_KEY_REUSED';
 
-/** What is kept of one owner, at most: keys (that is 115 a second for 24 hours), and bytes of answers. */
+/** Limits of what is kept of one owner: keys (that is 115 a second for 24 hours), and bytes of answers. */
 export const keptKeysMax = 10_000_000;
 export const keptBytesMax = 1024 ** 3;
 

@@ -19,5 +19,5 @@ export function toIdempotencyKey(message: Idempotency | null | undefined): Idemp
 export const sameKey = (a: IdempotencyKey, b: IdempotencyKey): boolean =>
   a.key === b.key && a.caller === b.caller && a.method === b.method && a.path === b.path;
 
-/** What the kept answers of a caller are counted by: `app/7` for all named keys of an app, `operator`. */
+/** The owner that the kept answers of a caller count for: `app/7` for all named keys of an app, `operator`. */
 export const ownerOf = ({ caller }: Pick<IdempotencyKey, 'caller'>): string => caller.split('/', 2).join('/');

@@ -203,7 +203,7 @@ export abstract class JsonScanner {
     this.position = at;
   }
 
-  /** At least one digit from `at` on; returns the offset after the last. */
+  /** Scans at least one digit from `at` on; returns the offset after the last. */
   private scanDigits(at: number): number {
     const { bytes } = this;
     const length = bytes.length;

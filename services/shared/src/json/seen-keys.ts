@@ -12,7 +12,7 @@ export class SeenKeys {
   private readonly hashes: number[] = [];
   private readonly starts: number[] = [];
   private readonly ends: number[] = [];
-  // By level; entries are reused.
+  // Both are indexed by level; entries are reused.
   private readonly firstAt: number[] = [0];
   private readonly setAt: (Set<string> | undefined)[] = [undefined];
 

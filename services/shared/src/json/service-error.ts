@@ -21,7 +21,7 @@ export function jsonErrorPath(name: string, { path }: JsonError): string {
   return path === undefined || path === '' ? name : `${name}.${path}`;
 }
 
-/** What `read` returns; a JsonError that it throws becomes the error that `translate` returns. */
+/** The result of `read`; a JsonError that it throws becomes the error that `translate` returns. */
 export function translateJsonErrors<T>(read: () => T, translate: (error: JsonError) => ServiceError): T {
   try {
     return read();

@@ -14,7 +14,7 @@ import { connectToBroker } from './socket';
 export interface Kafka {
   openSender(): Promise<Sender>;
   joinGroup(options: GroupOptions): Member;
-  /** Those of the topics that the broker does not have. */
+  /** The given topics that the broker does not have. */
   missingTopics(topics: readonly string[]): Promise<string[]>;
   /** Creates the missing ones, and returns their names. The broker's defaults apply to replication and retention. */
   createTopics(topics: readonly string[], partitions: number): Promise<string[]>;

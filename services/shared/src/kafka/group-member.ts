@@ -38,7 +38,7 @@ export interface Member {
   readonly ended: Promise<never>;
   /** The partitions of this member; undefined before it has joined. */
   readonly assignment: readonly AssignedPartition[] | undefined;
-  /** When there was progress last, by `performance.now()`: an assignment, or messages that were processed. */
+  /** The time of the last progress, by `performance.now()`: an assignment, or messages that were processed. */
   readonly progressMs: number;
   /** Whether messages are being processed now. */
   readonly isBusy: boolean;
@@ -193,8 +193,8 @@ export class GroupMember implements Member {
       payload.resolveOffset(last.toString());
       const next = last + 1n;
       this.progressed({ topic, partition, next });
-      // For monitoring only. A coordinator that does not know this member (any more) refuses it, and the error would
-      // end kafkajs's consumer for good. The heartbeat below gets the same answer, and then joins again.
+      // The commit is for monitoring only. A coordinator that does not know this member (any more) refuses it, and the
+      // error would end kafkajs's consumer for good. The heartbeat below gets the same answer, and then joins again.
       const offsets = { topics: [{ topic, partitions: [{ partition, offset: next.toString() }] }] };
       await payload.commitOffsetsIfNecessary(offsets).catch(() => undefined);
       await heartbeat();

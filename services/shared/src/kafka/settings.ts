@@ -21,7 +21,7 @@ export const kafkaSettings = {
   KAFKA_TLS: z.stringbool().default(false),
   /** Certificates of the authorities that sign those of the brokers; absent: the default ones of Node. */
   KAFKA_TLS_CA_FILE: file,
-  /** Of this client, where brokers require a certificate. */
+  /** The certificate of this client and its key, where brokers require one. */
   KAFKA_TLS_CERT_FILE: file,
   KAFKA_TLS_KEY_FILE: file,
 };

@@ -1,10 +1,10 @@
 import * as tiny from 'tiny-secp256k1';
 
-/** What is needed of the curve. Both throw for what is no number or point of it. */
+/** The functions of the curve that are needed. Both throw for what is no number or point of it. */
 interface Curve {
   /** The public key in 65 bytes. */
   recover: (digest: Uint8Array, signature: Uint8Array, recovery: 0 | 1) => Uint8Array | null;
-  /** Of a signature in its low form; the other one is not valid. */
+  /** Whether a signature is valid; it must be in its low form. */
   verify: (digest: Uint8Array, publicKey: Uint8Array, signature: Uint8Array) => boolean;
 }
 

@@ -4,7 +4,7 @@ import type { BatchInput } from '../gen/granary/mux/v1/Batch';
 import type { FrameInput } from '../gen/granary/mux/v1/Frame';
 import { frameBytes, itemOverheadBytes, messageBytes, unsentBytesMax, windowItems } from './protocol';
 
-/** What the queue has to know of a call in order to send its answer. */
+/** The part of a call that the queue has to know in order to send its answer. */
 export interface PendingAnswer {
   readonly id: number;
   /** Aborted once nobody waits for the answer any more; it is not sent then. */
@@ -13,7 +13,7 @@ export interface PendingAnswer {
   answer: Buffer | undefined;
   /** How much of the answer has been sent. */
   sentBytes: number;
-  /** In place of an answer. */
+  /** The error that is sent in place of an answer. */
   failure: Failure | undefined;
 }
 

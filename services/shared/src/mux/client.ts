@@ -15,7 +15,7 @@ import { itemOverheadBytes, messageBytes, windowItems } from './protocol';
 import type { Stream } from './stream';
 import { InFlightWindow, shareOfOneApp } from './window';
 
-/** What a client has under way; when nothing is, only streams are left, which stay open. */
+/** Counts of what a client has under way; when nothing is, only streams are left, which stay open. */
 export interface MuxClientCounts {
   /** Calls that have not been sent: the window is full. */
   waiting: number;
@@ -57,7 +57,7 @@ class PendingCall {
   stream: Stream<PendingCall> | undefined = undefined;
   id = 0;
   sentAtMs = 0;
-  /** Of an answer in several frames, those before the last. */
+  /** The frames of an answer in several frames, except the last. */
   received: Buffer[] | undefined = undefined;
   answerBytes = 0;
 
@@ -140,13 +140,13 @@ export class MuxClient {
     this.schedule();
   }
 
-  /** For PendingCall: its deadline has passed. */
+  /** Gives up a call whose deadline has passed; called by PendingCall. */
   expire(pending: PendingCall): void {
     if (pending.stream) this.channels.timedOut(pending.stream, pending.sentAtMs);
     this.abandon(pending, deadlinePassed());
   }
 
-  /** For PendingCall: nobody waits for it any more. */
+  /** Gives up a call with this error; called by PendingCall when nobody waits for it any more. */
   abandon(pending: PendingCall, error: ServiceError): void {
     pending.stream?.cancel(pending.id);
     this.release(pending);
@@ -183,7 +183,7 @@ export class MuxClient {
     this.flushing ??= setImmediate(() => this.flush());
   }
 
-  /** At most once per turn of the event loop: sends what has been queued in it. */
+  /** Sends what was queued in a turn of the event loop, at most once per turn. */
   private flush(): void {
     this.flushing = undefined;
     const nowMs = Date.now();

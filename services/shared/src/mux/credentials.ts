@@ -2,7 +2,7 @@ import type { ServiceError } from '../errors';
 import type { Authorization } from '../rpc/authorization';
 import type { ServiceName } from '../trust/services';
 
-/** Who is at the other end of a stream, and which of the methods it may call. */
+/** The caller at the other end of a stream, and the methods that it may call. */
 export interface SessionCredentials<Method> {
   caller: ServiceName;
   methods: ReadonlyMap<string, Method>;

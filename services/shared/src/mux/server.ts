@@ -7,7 +7,7 @@ import { toStatus } from '../rpc/status';
 import { openSessionCredentials, type SessionCredentials } from './credentials';
 import { MuxSession, type MuxDuplex, type MuxMethod } from './session';
 
-/** What a server has under way on its streams. */
+/** Counts of what a server has under way on its streams. */
 export interface MuxServerCounts {
   streams: number;
   calls: number;
@@ -16,7 +16,7 @@ export interface MuxServerCounts {
 
 /** The server's end of all streams: one session each. */
 export class MuxServer {
-  /** For `Server.addService`. */
+  /** The handlers to pass to `Server.addService`. */
   readonly handlers: { Stream: handleBidiStreamingCall<Batch, BatchInput> };
   private readonly sessions = new Set<MuxSession>();
   private isLeaving = false;

@@ -31,7 +31,7 @@ export interface SessionOptions {
 
 export type MuxDuplex = ServerDuplexStream<Batch, BatchInput>;
 
-/** From here on no more calls are read until half of the answers has been sent: the caller does not read them. */
+/** Bytes of queued answers above which no call is read until half are sent: the caller does not read them. */
 const queuedBytesMax = 8 * 1024 * 1024;
 
 /** A call from its arrival until its answer has been sent. */

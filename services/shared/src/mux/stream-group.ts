@@ -8,7 +8,7 @@ import { Stream, type StreamDuplex } from './stream';
 
 export interface StreamGroupOptions {
   address: string;
-  /** Of grpc-js. */
+  /** The channel options of grpc-js. */
   channelOptions: Record<string, string | number>;
   /** Age at which a stream is replaced by a new one. */
   renewAfterMs: number;
@@ -40,12 +40,12 @@ const { path: streamPath, requestSerialize, responseDeserialize } = muxDefinitio
  * stream. Streams of a certain age are replaced by those of a search.
  */
 export class StreamGroup<Item> {
-  /** Those that take calls. */
+  /** The streams that take calls. */
   readonly streams = new Set<Stream<Item>>();
   /** Other groups are preferred until then: a stream of this one broke. */
   avoidUntilMs = 0;
   renewals = 0;
-  /** Also those that are draining. */
+  /** All open streams, also those that are draining. */
   private readonly open = new Set<Stream<Item>>();
   private connection: GrpcClient | undefined;
   private searches = 0;
@@ -175,7 +175,7 @@ export class StreamGroup<Item> {
     this.timer = this.isClosed ? undefined : setTimeout(work, jittered(ms)).unref();
   }
 
-  /** From here on nothing but cancellations is sent on the stream. */
+  /** Takes a stream out of use: from then on nothing but cancellations is sent on it. */
   private drain(stream: Stream<Item>): void {
     if (!this.streams.delete(stream)) return;
     stream.isDraining = true;

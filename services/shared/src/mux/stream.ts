@@ -7,7 +7,7 @@ import { muxDefinition, renewMethod, unsentBytesMax, windowBytes, windowItems } 
 
 export type StreamDuplex = ClientDuplexStream<BatchInput, Batch>;
 
-/** So that the token is accepted by a server whose clock is ahead. */
+/** The age at which a token is renewed: early enough for a server whose clock is ahead. */
 const tokenRenewedAfterMs = tokenLifetimeMs - clockSkewMs;
 
 const streamPath = muxDefinition.Stream.path;
@@ -23,7 +23,7 @@ export class Stream<Item> {
   /** The other streams are preferred until then: it was silent while calls timed out. */
   avoidUntilMs = 0;
   readonly openedAtMs = Date.now();
-  /** When it was last chosen to take calls. */
+  /** The turn in which the stream was last chosen to take calls. */
   lastTurn = 0;
   private lastId = 0;
   private unsentBytes = 0;

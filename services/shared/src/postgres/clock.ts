@@ -10,7 +10,7 @@ import { sql } from './sql';
 export interface DatabaseClock {
   /** The database's time, without a round trip: as last measured, carried on by the monotonic clock of this process. */
   now: () => Date;
-  /** For health: degraded when the clock of this process differs. */
+  /** The health check: degraded when the clock of this process differs. */
   check: Check;
   stop(): void;
 }
@@ -18,13 +18,13 @@ export interface DatabaseClock {
 const measuredEveryMs = 5_000;
 /** A start refuses a larger difference: what services send to each other expires within minutes. */
 const differenceMaxMs = 5 * 60_000;
-/** From here on health names the difference. */
+/** Health reports a larger difference. */
 const differenceSeenMs = 10_000;
 
 interface Measured {
-  /** What must be added to `performance.now()`. */
+  /** The number to add to `performance.now()` for the database's time. */
   offsetMs: number;
-  /** By how much that may be wrong. */
+  /** The amount by which `offsetMs` may be wrong. */
   errorMs: number;
 }
 
@@ -46,7 +46,7 @@ export async function openDatabaseClock(pool: Pool): Promise<DatabaseClock> {
   const timer = setInterval(() => {
     measure(pool).then(
       (next) => {
-        // What agrees within its error is no news, and would make the time jump to and fro.
+        // A measurement that agrees within the errors is no news, and would make the time jump to and fro.
         const isNews = Math.abs(next.offsetMs - measured.offsetMs) > next.errorMs + measured.errorMs;
         if (isNews || next.errorMs < measured.errorMs) measured = next;
       },

@@ -5,7 +5,7 @@ import { sql, type Sql } from './sql';
 
 /** Rows are sent in messages of about this size. */
 const messageBytes = 64 * 1024;
-/** What a message is allocated with beyond that, so that the row that fills it seldom makes it grow. */
+/** The bytes that are allocated for a message beyond that, so that the row that fills it seldom makes it grow. */
 const spareBytes = 4 * 1024;
 
 /** The signature of the binary format, no flags, no extension. */

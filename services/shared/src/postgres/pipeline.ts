@@ -24,7 +24,7 @@ interface CompiledStep {
   copied: readonly Buffer[] | undefined;
 }
 
-/** For all connections: each pipeline is written without a break. */
+/** One writer serves all connections: each pipeline is written without a break. */
 const writer = new MessageWriter();
 
 /**
@@ -107,7 +107,7 @@ class Pipeline implements Submittable {
     this.rows = [];
   }
 
-  /** Also called when the connection is lost; then the outcome of the steps without an answer is unknown. */
+  /** Rejects, also when the connection is lost; then the outcome of the steps without an answer is unknown. */
   handleError(error: unknown, connection?: unknown): void {
     for (const name of this.prepared) delete (connection as Partial<PoolWire> | undefined)?.parsedStatements?.[name];
     this.reject(error);

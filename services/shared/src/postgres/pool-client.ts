@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import pg from 'pg';
 import { PreparedStatements } from './prepared';
 
-/** What is used of pg's connection beside its documented interface. */
+/** The members of pg's connection that are used beside its documented interface. */
 export interface PoolWire {
   stream: Socket;
   /** The texts of what is prepared, by name. */
@@ -26,7 +26,7 @@ export function usePrepared(wire: PoolWire, name: string): string | undefined {
 type Named = pg.Query & { name: string };
 type Answered = (error: Error | null | undefined, result: pg.QueryResult) => void;
 
-/** In place of `submit` of a named statement: closes the one that it replaces. */
+/** The `submit` of a named statement, in place of pg's: closes the statement that this one replaces. */
 function submitNamed(this: Named, connection: pg.Connection): void {
   const wire = connection as unknown as PoolWire;
   const evicted = usePrepared(wire, this.name);

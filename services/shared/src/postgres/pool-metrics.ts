@@ -1,6 +1,6 @@
 import { addSource, type Sample, type Source } from '../telemetry/metrics';
 
-/** What is read of a pool of `pg`. */
+/** The members of a pool of `pg` that are read for metrics. */
 interface ObservedPool {
   readonly ended: boolean;
   readonly totalCount: number;
@@ -8,7 +8,7 @@ interface ObservedPool {
   readonly waitingCount: number;
 }
 
-/** What is read of a multiplexer. */
+/** The member of a multiplexer that is read for metrics. */
 interface ObservedMultiplexer {
   counts(): { busy: number; idle: number; inFlight: number; waiting: number };
 }

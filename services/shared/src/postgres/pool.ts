@@ -29,7 +29,7 @@ export const connectionLifetimeMs = 30 * 60_000;
 
 export type Pool = pg.Pool;
 export type Connection = pg.PoolClient;
-/** What a statement can be sent to: a pool, or the connection of a transaction. */
+/** The target of a statement: a pool, or the connection of a transaction. */
 export type Queryable = Pick<pg.Pool, 'query'> | Pick<pg.PoolClient, 'query'>;
 
 export interface PoolOptions {
@@ -42,12 +42,12 @@ export interface PoolOptions {
   statementTimeoutMs?: number;
   /** A connection that is silent for so long beyond the time of its statement is dropped; 5 s if it is not given. */
   graceMs?: number;
-  /** After it a connection is replaced, once it is free; 30 min if it is not given. */
+  /** The age after which a connection is replaced, once it is free; 30 min if it is not given. */
   lifetimeMs?: number;
   log: Logger;
 }
 
-/** What every connection is made with: limits on statements, locks and idle transactions. */
+/** The configuration of every connection: limits on statements, locks and idle transactions. */
 export function connectionConfig(
   options: Omit<PoolOptions, 'size' | 'log' | 'graceMs' | 'lifetimeMs'>,
 ): pg.ClientConfig {

@@ -8,7 +8,7 @@ export interface ScheduledTaskOptions {
   log: Logger;
   /** Its name in the database of the service. */
   name: string;
-  /** From the end of a run, in whichever process, to the start of the next. */
+  /** The time from the end of a run, in whichever process, to the start of the next. */
   everyMs: number;
   /** Runs the task once. Aborted: the process stops, or another one may have started the task. */
   run: (stopping: AbortSignal) => Promise<void>;

@@ -41,7 +41,7 @@ export function transaction<T>(
   );
 }
 
-/** What the first round trip of a transaction leads to. */
+/** The result of `work` after the first round trip of a transaction, and the steps of the last one. */
 interface LastSteps<T> {
   result: T;
   last: readonly Step[];
@@ -121,7 +121,7 @@ const begin = ({ isolation, readOnly, statementTimeoutMs, lockTimeoutMs }: Trans
   ...(lockTimeoutMs === undefined ? [] : [setLocal('lock_timeout', lockTimeoutMs)]),
 ];
 
-/** At least 1 ms: 0 means no limit to Postgres. */
+/** The statement that sets a timeout of the transaction, at least 1 ms: to Postgres 0 means no limit. */
 const setLocal = (name: string, ms: number): string => `set local ${name} = ${Math.max(1, Math.trunc(ms))}`;
 
 /** An error of COMMIT after which the connection may still be usable. */

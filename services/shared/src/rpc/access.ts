@@ -5,7 +5,7 @@ import type { ServiceName } from '../trust/services';
 /** The services that may call methods of a gRPC service from another process; all others may call none. */
 export type Access = Readonly<Partial<Record<ServiceName, readonly string[] | '*'>>>;
 
-/** The same with the methods of one service: `{ … } satisfies AccessTo<DataDefinition>`. */
+/** An `Access` that names only methods of one service: `{ … } satisfies AccessTo<DataDefinition>`. */
 export type AccessTo<D extends ServiceDefinition> = Readonly<
   Partial<Record<ServiceName, ReadonlyArray<keyof Methods<D>> | '*'>>
 >;

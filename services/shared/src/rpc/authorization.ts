@@ -30,7 +30,7 @@ export function createAuthorization(
 ): Authorization {
   const callers = callersByPath(implementations);
   const mayCall = (caller: ServiceName, path: string) => callers.get(path)?.has(caller) ?? false;
-  // Of calls that have passed the interceptor.
+  // The claims of calls that have passed the interceptor.
   const admitted = new WeakMap<Metadata, Claims>();
 
   const admit = (metadata: Metadata, path: string) => {

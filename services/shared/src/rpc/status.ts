@@ -63,7 +63,7 @@ export function toStatus(error: ServiceError): StatusObject {
   return { code, details: message, metadata };
 }
 
-/** As many of the details as fit, and how many were left out. */
+/** The first details, as many as fit, and how many were left out. */
 function firstDetails(details: ErrorDetails): ErrorDetails {
   const kept: ErrorDetails = {};
   let left = maxDetailsBytes - 100;

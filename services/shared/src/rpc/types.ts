@@ -34,10 +34,10 @@ export type Methods<D extends ServiceDefinition> = {
     : never;
 };
 
-/** What a service implements: one function for each method. */
+/** The implementation of a service: one function for each method. */
 export type Handlers<D extends ServiceDefinition> = Methods<D>;
 
-/** What a client calls: the same functions, in the same process or over the network. */
+/** The functions that a client calls: those of the service, in the same process or over the network. */
 export type Client<D extends ServiceDefinition> = Methods<D>;
 
 /** A new call with this timeout, bounded by the deadline of the call that it is part of. */

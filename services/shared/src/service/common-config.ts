@@ -7,7 +7,7 @@ import { trustSettings } from '../trust/settings';
 
 /** How a process leaves that other processes send requests to. */
 export const leavingSettings = {
-  /** From the signal to stop until nothing new is taken, for those who send requests to notice. */
+  /** The time from the signal to stop until nothing new is taken, for those who send requests to notice. */
   DRAIN_DELAY_MS: whole(0, 60_000).default(0),
   /** Time that requests under way then have to finish; what is left after it is cut. */
   DRAIN_TIMEOUT_MS: whole(0, 3_600_000).default(10_000),
@@ -21,15 +21,15 @@ export const connectionSettings = {
 /** How long something may leave health without an answer before it counts as unhealthy; until then it is degraded. */
 export const healthSettings = { HEALTH_UNHEALTHY_AFTER_MS: whole(500, 600_000).default(5_000) };
 
-/** What a service may know of the disk of its database. */
+/** The settings about the disk of the database of a service. */
 export const storageSettings = {
   /** Directory of the database server, or of anything on the same file system, where that is on this machine. */
   DATABASE_DIRECTORY: z.string().min(1).optional(),
-  /** With less free bytes on a local disk writes are refused. */
+  /** The free bytes on a local disk below which writes are refused. */
   DISK_RESERVE_BYTES: whole(0, 1024 ** 5).default(64 * 1024 ** 2),
 };
 
-/** What every service reads: where it listens, whom it trusts, its database, how loud its log is, how events travel. */
+/** The settings of every service: where it listens, whom it trusts, its database, its log level, how events travel. */
 export const commonConfig = z.object({
   ...trustSettings,
   ...telemetrySettings,

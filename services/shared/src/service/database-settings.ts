@@ -2,14 +2,15 @@ import { wrongConfig } from '../config';
 import type { PoolOptions } from '../postgres/pool';
 import { readSetting } from '../trust/setting-file';
 
-/** Where the database of a service is. */
+/** The URL of the database of a service, and the file with its password. */
 export interface DatabaseSettings {
   DATABASE_URL: string;
   DATABASE_PASSWORD_FILE?: string | undefined;
 }
 
 /**
- * Where the database is, for pools. Throws a ConfigError when the password is given twice, or its file cannot be read.
+ * The URL of the database and the file with its password, for pools. Throws a ConfigError when the password is given
+ * twice, or its file cannot be read.
  */
 export function databaseOf({
   DATABASE_URL: url,

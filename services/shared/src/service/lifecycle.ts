@@ -33,7 +33,10 @@ function untilSignal(): Promise<NodeJS.Signals> {
   });
 }
 
-/** For commands: aborts at a signal to stop. A process that has not ended `graceMs` later exits. */
+/**
+ * A signal for commands that aborts when the process is told to stop. A process that has not ended `graceMs` later
+ * exits.
+ */
 export function interruptedBySignal(graceMs: number): CancelSignal {
   const interrupted = new Cancellation();
   void untilSignal().then(() => {
@@ -60,7 +63,7 @@ export async function runUntilSignalled(
     const why = await Promise.race([signalled, running.failed ?? new Promise<never>(() => {})]).catch(
       (error: unknown) => {
         process.exitCode = 1;
-        // What only other services could say after the start is for the operator to mend, as in a start.
+        // A problem that other services reveal only after the start is for the operator to mend, as in a start.
         if (error instanceof StartError) process.stderr.write(`${error.message}\n`);
         else log.fatal({ err: error }, 'failed, stopping');
         return 'failure';
@@ -123,7 +126,7 @@ async function logTaken(): Promise<void> {
   if (!isLogDrained()) setImmediate(() => process.exit());
 }
 
-/** For `Running.leavingMs`. */
+/** The value of `Running.leavingMs`, from the settings. */
 export const leavingMs = ({ DRAIN_DELAY_MS, DRAIN_TIMEOUT_MS }: Leaving): number => DRAIN_DELAY_MS + DRAIN_TIMEOUT_MS;
 
 /** Stops in reverse order of starting; throws the first error after all were tried. */

@@ -11,7 +11,7 @@ import { misspeltName } from './setting-names';
 /** How long a start that is interrupted may take to end; a migration that is cut off leaves nothing behind. */
 const interruptedStartMs = 1_000;
 
-/** What the program of a service does instead of running it, by its argument. */
+/** The commands of the program of a service, by the argument that runs them in place of the service. */
 export type Commands = Readonly<Record<string, (environment: Environment, log: Logger) => Promise<void>>>;
 
 /**

@@ -17,8 +17,8 @@ import { unreadableTables } from '../postgres/rights';
 import { NotAvailableError } from '../start-error';
 
 /**
- * For a failure while the schema is looked at or changed, all of which is repeatable: throws a NotAvailableError where
- * Postgres has gone.
+ * Throws an error that was met while the schema was looked at or changed, all of which is repeatable: where Postgres
+ * has gone, as a NotAvailableError.
  */
 export function explainUnreachable(cause: unknown): never {
   if (!isUnreachable(cause)) throw cause;

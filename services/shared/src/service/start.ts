@@ -40,7 +40,7 @@ export interface CommonConfig extends BusConfig, DatabaseSettings, Leaving, Tele
   MIGRATIONS: 'start' | 'wait';
 }
 
-/** What tests and the embedded process may override. */
+/** The parts of a start that tests and the embedded process may override. */
 export interface Overrides {
   log?: Logger;
   /** Aborts when the process is to end. With it the start waits for what it needs; without it fails. */
@@ -52,11 +52,11 @@ export interface Overrides {
 export interface Context {
   pool: Pool;
   log: Logger;
-  /** For `startConsumer`. */
+  /** The transport of events, for `startConsumer`. */
   bus: Bus;
-  /** For clients of other services. */
+  /** The trust of the service, for clients of other services. */
   trust: Trust;
-  /** For all times that are stored and compared. */
+  /** The clock of all times that are stored and compared. */
   clock: DatabaseClock;
   /** The free space of the database. */
   storage: StorageMonitor;
@@ -75,7 +75,7 @@ const insufficientPrivilege = '42501';
 export interface Parts {
   implementations: Implementation[];
   checks?: Record<string, Check>;
-  /** Of a service that publishes events: notified after some were appended. */
+  /** The signal of a service that publishes events: notified after some were appended. */
   appended?: Signal;
   /** Called at the start of a stop, while the service still serves. */
   leaving?: () => void;

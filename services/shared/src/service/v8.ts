@@ -6,7 +6,7 @@ import { setFlagsFromString } from 'node:v8';
  */
 export const nodeFlags: readonly string[] = ['--v8-pool-size=0'];
 
-/** By how much the heap may grow after a collection; a flag of V8 in Node 20, 22 and 24. */
+/** The flag for how much the heap may grow after a collection; V8 has it in Node 20, 22 and 24. */
 export const heapFlag = '--heap-growing-percent=300';
 
 /**

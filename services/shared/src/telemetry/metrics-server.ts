@@ -7,7 +7,7 @@ import { watchProcess } from './process-metrics';
 
 const textFormat = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** What `/readyz` of a process answers: 200 when it is ready, 503 otherwise. */
+/** The state of a process, by which `/readyz` answers: 200 when it is ready, 503 otherwise. */
 export type Readiness = 'starting' | 'ready' | 'stopping';
 /** Must not depend on what the copies of a service share: all would leave their load balancer at once. */
 export type ReadinessCheck = () => Readiness | Promise<Readiness>;

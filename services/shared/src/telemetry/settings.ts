@@ -28,7 +28,7 @@ export const telemetrySettings = {
   OTEL_SERVICE_NAME: text,
   OTEL_EXPORTER_OTLP_ENDPOINT: text,
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: text,
-  /** By the names of the SDK, for example `otlp` or `console`. */
+  /** The exporter of traces by its name in the SDK, for example `otlp` or `console`. */
   OTEL_TRACES_EXPORTER: text,
   OTEL_TRACES_SAMPLER: unlessEmpty(z.enum(samplers).default('parentbased_always_on')),
   /** The share of requests that is traced, for the samplers that have a ratio. */

@@ -36,7 +36,7 @@ export interface Tracer {
 
 export interface Sampling {
   sampler: Sampler;
-  /** From 0 to 1. */
+  /** The share of requests that is traced, from 0 to 1, for the samplers that have a ratio. */
   ratio: number;
 }
 
@@ -120,7 +120,7 @@ function isSampled({ sampler, ratio }: Sampling, given: (SpanParent & { sampled:
   }
 }
 
-/** By the trace id, so that all services decide alike about one trace; a new trace has no id yet. */
+/** Decides by the trace id, so that all services decide alike about one trace; a new trace has no id yet. */
 function isWithin(ratio: number, given: SpanParent | undefined): boolean {
   if (!given) return Math.random() < ratio;
   // W3C Trace Context makes the last seven bytes random; 52 bits of them fit into a number.

@@ -31,7 +31,7 @@ const refused = counters({
   labels: ['service', 'reason'],
 });
 
-/** The same refusal is logged at most once in this time, with the number since the last line. */
+/** The interval in which the same refusal is logged at most once, with the number since the last line. */
 const loggedEveryMs = 10_000;
 
 /** Authenticates the callers of a service. Logs and counts what it refuses. */

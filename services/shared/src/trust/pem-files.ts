@@ -40,12 +40,12 @@ export class PemFiles {
     return this.pem.cert !== undefined;
   }
 
-  /** What the files held when they were last checked. */
+  /** The contents of the files when they were last checked. */
   get latest(): Pem {
     return this.pem;
   }
 
-  /** What the files hold now; for a connection that is about to be opened. */
+  /** The contents of the files now; for a connection that is about to be opened. */
   current(): Pem {
     this.check();
     return this.pem;
@@ -104,6 +104,6 @@ function isSame(one: Pem, other: Pem): boolean {
 
 function assertUsable(pem: Pem): void {
   createSecureContext(pem);
-  // Of authorities, that ignores what it cannot parse.
+  // createSecureContext ignores an authority that it cannot parse.
   if (pem.ca) new X509Certificate(pem.ca);
 }

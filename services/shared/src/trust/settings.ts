@@ -8,7 +8,7 @@ export const trustSettings = {
   /** One secret for all services, from which the secret of each is derived. */
   INTERNAL_SECRET: secret,
   INTERNAL_SECRET_FILE: file,
-  /** Or the secret of this service, which signs its calls. */
+  /** The secret of this service alone, which signs its calls; given instead of INTERNAL_SECRET. */
   SERVICE_SECRET: secret,
   SERVICE_SECRET_FILE: file,
   /** The services whose calls it accepts: `name:key`, separated by commas, the key being 64 hexadecimal digits. */

@@ -12,32 +12,35 @@ import type { TrustSettings } from './settings';
 import { channelCredentials, readTls, serverCredentials, type Tls } from './tls';
 import { callKey, secretOf, signToken } from './token';
 
-/** What a service needs to call other services and to authenticate their calls. */
+/** The means by which a service calls other services and authenticates their calls. */
 export interface Trust {
   /** Throws a ConfigError when this service has no secret to sign with. */
   towards(callee: ServiceName): CallCredentials;
-  /** For a service that listens. Throws a ConfigError when the keys of its callers or its certificate are missing. */
+  /**
+   * The guard and credentials of a service that listens. Throws a ConfigError when the keys of its callers or its
+   * certificate are missing.
+   */
   server(): ServerTrust;
-  /** For the events that this service publishes. */
+  /** The signer of the events that this service publishes. */
   signer: EventSigner;
-  /** For the events of another service. Throws a ConfigError when this service has no secret. */
+  /** The verifier of the events of another service. Throws a ConfigError when this service has no secret. */
   verifier(publisher: ServiceName): EventVerifier;
 }
 
 export interface CallCredentials {
   channel: ChannelCredentials;
-  /** For blob transfers; undefined without TLS. */
+  /** The TLS files for blob transfers; undefined without TLS. */
   tls: PemFiles | undefined;
-  /** For one call: `method` is `/package.Service/Method`, `app` may be empty. */
+  /** A token for one call: `method` is `/package.Service/Method`, `app` may be empty. */
   token(method: string, app: string): string;
-  /** For one blob transfer. */
+  /** The signed text of a grant for one blob transfer. */
   grant(grant: Grant): string;
 }
 
 export interface ServerTrust {
   guard: Guard;
   credentials: ServerCredentials;
-  /** For blob transfers; undefined without TLS. */
+  /** The TLS of blob transfers; undefined without TLS. */
   tls: Tls | undefined;
 }
 

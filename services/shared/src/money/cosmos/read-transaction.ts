@@ -23,7 +23,7 @@ export const sdkCodes = {
   wrongSequence: 32,
 } as const;
 
-/** Whose codes these are: other modules use the same numbers for other reasons. */
+/** The codespace of `sdkCodes`: other modules use the same numbers for other reasons. */
 export const sdkCodespace = 'sdk';
 
 /** The transaction is invalid by itself, whatever the state of the chain. */
@@ -39,7 +39,7 @@ export class TransactionRefused extends Error {
 }
 
 export interface ReadRules {
-  /** Of all addresses, e.g. `celestia`. */
+  /** The prefix of all addresses, e.g. `celestia`. */
   prefix: string;
   chainId: string;
   memoBytesMax: number;

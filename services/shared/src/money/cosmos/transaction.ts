@@ -11,7 +11,7 @@ const uint64Max = 2n ** 64n - 1n;
 export interface Output {
   address: string;
   amount: bigint;
-  /** Who pays, by a grant to the sender; the sender himself where it is absent. */
+  /** The account that pays, by a grant to the sender; the sender himself where it is absent. */
   granter?: string;
 }
 
@@ -73,7 +73,7 @@ export function encodeTransfer(
   return { body, authInfo, signDoc: encodeSignDoc({ body, authInfo }, chainId, accountNumber) };
 }
 
-/** What the signature covers: the bytes of the transaction, the chain, and the number of the sender's account. */
+/** The bytes that the signature covers: the transaction, the chain, and the number of the sender's account. */
 export function encodeSignDoc(
   { body, authInfo }: Omit<UnsignedBytes, 'signDoc'>,
   chainId: string,

@@ -6,7 +6,7 @@ export type Text = string | Buffer;
 /** The types of array elements, by their numbers in Postgres. */
 const oid = { bool: 16, bytea: 17, int8: 20, int4: 23, text: 25 };
 
-/** From 1970 to 2000, the epoch of Postgres. */
+/** The time from 1970 to 2000, the epoch of Postgres. */
 const epochOffsetMs = 946_684_800_000;
 
 /** Writes fields in Postgres's binary format, each preceded by its length. */

@@ -39,7 +39,7 @@ export class MessageWriter extends BinaryWriter {
   /** Prepares `text` under `name`; the empty name is the unnamed statement. Throws TypeError for a NUL in the text. */
   parse(name: string, text: string): void {
     if (text.includes('\0')) throw new TypeError('a statement contains a NUL character');
-    // To close what does not exist is no error, to prepare what exists is one, and after a failure either is possible.
+    // Closing what does not exist is no error, preparing what exists is one, and after a failure either is possible.
     if (name !== '') this.close(name);
     const start = this.begin(frontend.parse);
     this.zeroTerminated(name);
@@ -83,7 +83,7 @@ export class MessageWriter extends BinaryWriter {
     this.raw(copyDoneMessage);
   }
 
-  /** What has been written, as bytes that nothing overwrites; the writer is empty afterwards and can be used again. */
+  /** Returns what was written, as bytes that nothing overwrites; the writer is then empty and can be used again. */
   flush(): Buffer {
     const written = this.take();
     if (this.size > copiedBytesMax) this.bytes = Buffer.allocUnsafe(scratchBytes);
