@@ -8,7 +8,10 @@ const jitter = 0.1;
  * Ends connections of clients at an age, so that clients which keep theirs find copies of the service that were added.
  */
 export class ConnectionAges {
-  /** In the time of performance.now(); -Infinity: the answer that ends the connection is under way. */
+  /**
+   * The time of performance.now() from which the next answer ends a connection; -Infinity: the answer that ends it is
+   * under way.
+   */
   private readonly endsAtMs = new WeakMap<Socket, number>();
 
   constructor(private readonly ageMs: number) {}

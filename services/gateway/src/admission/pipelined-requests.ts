@@ -1,7 +1,10 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** What Node counts as the answer that a response has pending: reading from the connection pauses above some of it. */
+/**
+ * The bytes that Node counts as the pending answer of a request that waits: reading from the connection pauses above
+ * some of them.
+ */
 const pendingAnswerBytes = 64 * 1024;
 
 interface Pipeline {
