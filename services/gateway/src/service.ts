@@ -52,7 +52,7 @@ const sharedAnswerBytes = 128 * 1024;
 export interface Overrides {
   log?: Logger;
   targets?: Partial<Record<ServiceName, ServiceTarget>>;
-  /** The time and the attempts after which its repeated calls of services are given up. */
+  /** The limits after which a repeated call of a service is given up. */
   retries?: Retries;
 }
 

@@ -9,8 +9,8 @@ const jitter = 0.1;
  */
 export class ConnectionAges {
   /**
-   * The time of performance.now() from which the next answer ends a connection; -Infinity: the answer that ends it is
-   * under way.
+   * The time, by performance.now(), from which on the next answer ends the connection; -Infinity: that answer is under
+   * way.
    */
   private readonly endsAtMs = new WeakMap<Socket, number>();
 

@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 /**
- * The bytes that Node counts as the pending answer of a request that waits: reading from the connection pauses above
- * some of them.
+ * The bytes that Node counts as the pending answer of a waiting request: above a certain number of pending bytes it
+ * stops reading from the connection.
  */
 const pendingAnswerBytes = 64 * 1024;
 

@@ -15,7 +15,7 @@ import { isAnswer, outcomeOf, runPaid, type PaidOperation } from './priced-write
 import { paidHeaders, paymentOf, type RequestPayment } from './x402-answers';
 import { payUpfront } from './x402-writes';
 
-/** The means by which a request is to be paid; at most one of them is there. */
+/** The means by which a request is to be paid: one of them, or none. */
 export interface PaymentMeans {
   agentKey?: string;
   /** The key of a grant. */
@@ -120,7 +120,7 @@ async function payByKey(
       return isAnswer(outcome) ? outcome : await paymentRequiredAnswer(gateway, priced, price);
     }
     try {
-      // An operation that was begun is ended, also when the client has gone: else it might be written and not paid.
+      // An operation that was begun is completed, also when the client has gone: else a write might not be paid.
       const own = newCall(call.requestId, timeoutMs);
       const answer = await runPaid(run, { heldTicket: ticketId, call: own });
       if (isReplayed(answer) || wasDone(answer)) await held.cancel();

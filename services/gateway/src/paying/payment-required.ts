@@ -28,7 +28,7 @@ export interface PricedRequest<C extends Caller = Caller> {
   /** The application that is paid. */
   appId: string;
   kind: PricedKind;
-  /** The hash that quotes are bound to, where that is not the one of the request as it was sent. */
+  /** The hash that quotes are bound to, where it is not that of the request as it was sent. */
   requestHash?: Buffer;
 }
 
@@ -51,7 +51,7 @@ export async function purchaseOf(
   });
 }
 
-/** The hashes by which a request that an agent key pays for is repeated; undefined without an Idempotency-Key. */
+/** The hashes that identify a repeatable request paid by an agent key; undefined without an Idempotency-Key. */
 export function repeatedRequest(
   { request, appId, requestHash = requestHashOf(request) }: PricedRequest,
   agent: AppCaller,

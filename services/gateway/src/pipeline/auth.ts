@@ -74,7 +74,7 @@ function walletOf({ request, path, route }: Credentials): Wallet {
   return wallet;
 }
 
-/** The permissions of the owner of an app, who signs: those of the first key of the app. */
+/** The permissions of the owner of an app by signature: those of the first key of the app. */
 const ownerPermissions: ReadonlySet<string> = new Set(['Admin', 'Read', 'Write']);
 
 /**

@@ -38,7 +38,7 @@ export interface GatewayContext {
   pendingWrites: PendingWrites;
   operatorKeyHash: Buffer;
   apps: KnownApps;
-  /** The key of a client's address, by which its limits are counted. */
+  /** The key under which the client of a request is counted for its limits. */
   addressOf: (request: Request) => string;
   memory: RequestMemory;
   bodies: Bodies;

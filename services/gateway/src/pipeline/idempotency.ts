@@ -56,8 +56,8 @@ export function idempotency(
 }
 
 /**
- * The identity of what a payment pays for: its ticket is the key, which no header can have for the space in it. It is
- * done once, whichever key of the application asks for it.
+ * The identity of what a payment pays for: the key holds the ticket of the payment, and a space, so that no header can
+ * have it. It is done once, whichever key of the application asks for it.
  */
 export function paidIdempotency(
   request: RouteRequest<string, AppCaller>,

@@ -261,7 +261,7 @@ class SharedReservation {
     await this.release();
   }
 
-  /** Releases what is left of the reservation, which else expires; what is paid already stays paid. */
+  /** Releases what is left of the reservation, which would otherwise expire; what is paid already stays paid. */
   private async release(): Promise<void> {
     await this.payments.cancelSpend(this.reservation, this.call()).catch(() => undefined);
   }

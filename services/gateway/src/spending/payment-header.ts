@@ -13,7 +13,7 @@ const base64 = /^[A-Za-z0-9+/]+={0,2}$/;
 export const hasPayment = ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
   headers['x-payment'] !== undefined || headers['payment-signature'] !== undefined;
 
-/** The marks of a payment that tell which client has made it, and so how that client reads the answer. */
+/** The form of a payment, which tells which client has made it, and so how that client reads the answer. */
 export interface PaymentForm {
   version: 1 | 2;
   /** The published client names the quote at the top, and reads JSON; others read base64 of it. */

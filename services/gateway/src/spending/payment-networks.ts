@@ -14,7 +14,7 @@ export interface PaymentNetworksClients {
   payments: Pick<Client<PaymentsDefinition>, 'listPaymentNetworks'>;
 }
 
-/** The networks on which applications take x402 payments. They are asked for what costs something only. */
+/** The networks on which applications take x402 payments. They are looked up only for what costs something. */
 export class PaymentNetworks {
   private readonly chosen = new TtlCache<readonly string[]>({ max: cacheSize, ttlMs });
 

@@ -34,7 +34,7 @@ export const recordsQuery = z.object({
     .describe('`none`: `total` is null unless it is known without counting'),
 });
 const fieldList = '^([^,.]+([.,][^,.]+)*)?$';
-/** The reserved parameters of reads by URL that page, and whose order and fields the caller chooses. */
+/** The reserved parameters of the paged reads by URL whose order and fields the caller chooses. */
 export const selectableQuery = recordsQuery.extend({
   sort: z
     .string()
