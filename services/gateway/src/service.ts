@@ -48,11 +48,11 @@ import { StaticAnswer } from './http/static-answer';
 /** Bytes of the answers to one app that are made at the same time, while other apps are active. */
 const sharedAnswerBytes = 128 * 1024;
 
-/** What a test or the single process may replace. */
+/** The parts that a test or the single process may replace. */
 export interface Overrides {
   log?: Logger;
   targets?: Partial<Record<ServiceName, ServiceTarget>>;
-  /** When its calls of services are given up. */
+  /** The limits after which a repeated call of a service is given up. */
   retries?: Retries;
 }
 
@@ -110,7 +110,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
   };
 }
 
-/** What all requests share: the limits, the caches and the prepared documents. */
+/** The parts that all requests share: the limits, the caches and the prepared documents. */
 function createContext(
   config: GatewayConfig,
   parts: Pick<GatewayContext, 'clients' | 'blobProxy' | 'log' | 'isDraining'>,
@@ -130,7 +130,7 @@ function createContext(
     owners: new AppOwners(parts.clients.data, lookups, (appId) => apps.has(appId)),
     paymentNetworks: new PaymentNetworks(parts.clients),
     agentSpending: new AgentSpending(parts.clients.payments, config.REQUEST_TIMEOUT_MS),
-    // As many as wait for blocks of their payments, which the limits of requests leave out.
+    // Requests that wait for blocks of their payments take these places: the limits of requests leave them out.
     paymentWaits: new Semaphore(4 * config.CONCURRENCY),
     pendingWrites: new PendingWrites(parts.log),
     apps,

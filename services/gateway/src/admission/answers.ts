@@ -19,7 +19,7 @@ export interface AnswerSettings {
 /** The answers of one connection that are not sent yet. */
 interface UnsentAnswers {
   count: number;
-  /** Those of them that are being written; the others wait behind an earlier pipelined answer. */
+  /** The number of these answers that are being written; the others wait behind an earlier pipelined answer. */
   onSocket: number;
   transfer: MonitoredTransfer;
 }

@@ -1,8 +1,8 @@
 import type { Request } from 'express';
 
 /**
- * What the limits of a client are counted by: its IPv4 address, or the /64 network of its IPv6 address, which is what a
- * single client is usually given.
+ * The key under which a client is counted for its limits: its IPv4 address, or the /64 network of its IPv6 address,
+ * which is what a single client is usually given.
  */
 export function addressKey(address: string): string {
   if (!address.includes(':')) return address;

@@ -8,7 +8,10 @@ const jitter = 0.1;
  * Ends connections of clients at an age, so that clients which keep theirs find copies of the service that were added.
  */
 export class ConnectionAges {
-  /** In the time of performance.now(); -Infinity: the answer that ends the connection is under way. */
+  /**
+   * The time, by performance.now(), from which on the next answer ends the connection; -Infinity: that answer is under
+   * way.
+   */
   private readonly endsAtMs = new WeakMap<Socket, number>();
 
   constructor(private readonly ageMs: number) {}

@@ -41,7 +41,7 @@ export class Connections {
     let examined = 0;
     for (const socket of largest?.[1] ?? []) {
       if (!socket._httpMessage) {
-        // At once, not at its `close`: more may arrive before that.
+        // It is forgotten at once, not at its `close`: more connections may arrive before that.
         this.forget(largest![0], socket);
         socket.destroy();
         return true;

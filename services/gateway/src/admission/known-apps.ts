@@ -25,7 +25,7 @@ export class KnownApps {
     private readonly scheduler: FairScheduler,
   ) {}
 
-  /** Also marks the app as used: the least recently used ones are evicted first. */
+  /** Whether the app is known to exist. Also marks it as used: the least recently used ones are evicted first. */
   has(appId: string): boolean {
     return this.known.get(appId) === true;
   }

@@ -6,7 +6,7 @@ import type { RequestMemory } from './client-budget';
 import type { Transfers } from './transfers';
 
 export interface Limits {
-  /** Of all requests except transfers of blobs. */
+  /** The slots of all requests except transfers of blobs. */
   slots: Semaphore;
   transfers: Transfers;
   memory: RequestMemory;

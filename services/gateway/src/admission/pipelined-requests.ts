@@ -1,7 +1,10 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** What Node counts as the answer that a response has pending: reading from the connection pauses above some of it. */
+/**
+ * The bytes that Node counts as the pending answer of a waiting request: above a certain number of pending bytes it
+ * stops reading from the connection.
+ */
 const pendingAnswerBytes = 64 * 1024;
 
 interface Pipeline {

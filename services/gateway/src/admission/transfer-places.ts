@@ -6,7 +6,7 @@ import type { ClientBudget, ClientKeys } from './client-budget';
 export interface TransferPlaceLimits {
   /** Transfers at once; as many again may wait. */
   total: number;
-  /** Of one application, and of one client address. */
+  /** Transfers at once of one application, and of one client address. */
   perApp: number;
   perAddress: number;
   /** How long a transfer may wait for a place. */

@@ -56,7 +56,7 @@ export class Transfers {
     return within(upload, this.uploadPlaces, keys, work);
   }
 
-  /** The same of a download. */
+  /** Does the work of a download once there is a place for it. Rejects with OVERLOADED where there is none. */
   download<T>(keys: ClientKeys, work: (transfer: Download) => Promise<T>): Promise<T> {
     const download = new Download(this.downloadRate, () => (this.slowDownloads += 1));
     return within(download, this.downloadPlaces, keys, work);

@@ -1,9 +1,9 @@
 /** An OpenAPI 3.1 document, as far as ours uses the standard. */
 export interface OpenapiDocument {
   info: { title: string; version: string; description: string };
-  /** In the order of presentation. */
+  /** The tags of operations, in the order of presentation. */
   tags: Array<{ name: string; description: string }>;
-  /** By path and method. */
+  /** The operations, by path and method. */
   paths: Record<string, Record<string, Operation>>;
   components: {
     schemas: Record<string, Schema>;
@@ -57,7 +57,7 @@ export interface Parameter {
   schema: Schema;
 }
 
-/** By media type. */
+/** The schema and examples of a body, by media type. */
 export type Content = Record<string, MediaType>;
 
 export interface MediaType {

@@ -87,7 +87,7 @@ export function tooLarge(limitBytes: number): ServiceError {
   return new ServiceError('INVALID_ARGUMENT', 'PAYLOAD_TOO_LARGE', message, { details: { limit_bytes: limitBytes } });
 }
 
-/** For a body whose size has to be known before it is read. */
+/** The error for a body whose size has to be known before it is read. */
 export const lengthRequired = (message: string): ServiceError =>
   new ServiceError('INVALID_ARGUMENT', 'LENGTH_REQUIRED', message);
 

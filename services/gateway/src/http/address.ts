@@ -4,7 +4,7 @@ import type { GatewayConfig } from '../config';
 /** A name or IPv4 address, or an IPv6 address in brackets, perhaps with a port: safe in shells and HTML. */
 const safeHost = /^([a-z0-9]([a-z0-9._-]{0,252}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?$/i;
 
-/** Where a gateway that listens on `host` answers programs of the same machine. */
+/** The URL at which a gateway that listens on `host` answers programs of the same machine. */
 export function localUrl(host: string, port: number): string {
   const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
   return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;

@@ -1,4 +1,4 @@
-/** What a handler answers with. */
+/** The status, body and headers that a handler answers with. */
 export interface Answer {
   status: number;
   body: Buffer | undefined;

@@ -8,18 +8,18 @@ import type { Answer } from './answer';
 
 export type ContentEncoding = 'br' | 'gzip';
 
-/** In the order of preference between those that the client accepts equally. */
+/** The encodings on offer, in the order of preference between those that the client accepts equally. */
 const offered = ['br', 'gzip', 'identity'];
 /** A smaller body fits into a packet anyway. */
 const compressedFromBytes = 1024;
-/** What one step compresses: about a quarter of a millisecond of a thread of the pool. */
+/** The bytes that one step compresses, in about a quarter of a millisecond of a thread of the pool. */
 const stepBytes = 64 * 1024;
 /** Answers compressed at once, most of them waiting for their readers; zlib's state takes up to a megabyte for each. */
 const openMax = 128;
 /** Clients send few different headers, but may invent any. */
 const negotiatedMax = 256;
 
-// Of the levels that cost about as much as sending: higher ones take twice the time for a tenth less.
+// The levels for streaming cost about as much as sending: higher ones take twice the time for a tenth less.
 const streamed = {
   br: { params: { [constants.BROTLI_PARAM_QUALITY]: 3, [constants.BROTLI_PARAM_LGWIN]: 18 } },
   gzip: { level: 1 },

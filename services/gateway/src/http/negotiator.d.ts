@@ -1,9 +1,10 @@
-/** What is used of negotiator 1.1; its published types are those of 0.6, which has no order of preference. */
+/** The part of negotiator 1.1 that is used; its published types are those of 0.6, which has no order of preference. */
 declare module 'negotiator' {
   export default class Negotiator {
     constructor(request: { headers: Record<string, string> });
     /**
-     * Those of `available` that the client accepts, the best first; between equals the order of `preferred` decides.
+     * The encodings of `available` that the client accepts, the best first; between equals the order of `preferred`
+     * decides.
      */
     encodings(available: readonly string[], options: { preferred: readonly string[] }): string[];
   }

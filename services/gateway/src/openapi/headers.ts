@@ -1,6 +1,6 @@
 import type { HeaderDoc, Route } from '../pipeline/route';
 
-/** Of routes whose answers are revalidated by their ETag. */
+/** The request header of routes whose answers are revalidated by their ETag. */
 export const revalidationHeader: Readonly<Record<string, HeaderDoc>> = {
   'If-None-Match': { description: 'ETags, or `*`: 304 when the answer has one of them' },
 };

@@ -52,7 +52,7 @@ const sharedNames: Readonly<Record<string, string>> = {
 
 const anyOther: ResponseDoc = { description: 'Any other error', codes: ['INTERNAL'] };
 
-/** What an operation can answer; common errors become references to `shared`. */
+/** The responses of an operation; common errors become references to `shared`. */
 export function responsesOf(route: Route, components: Components, shared: Json): Json {
   const common = new Map<string, ResponseDoc>(Object.entries(commonResponses(route)));
   const statuses = [...new Set([...common.keys(), ...Object.keys(route.responses)])].sort();
@@ -133,7 +133,7 @@ function descriptionOf({ description, codes = [] }: ResponseDoc): string {
   return named === '' ? description : `${description}: ${named}`;
 }
 
-/** What a route can answer by its kind. */
+/** The errors that a route can answer because of its kind, by status. */
 function commonResponses(route: Route): Record<number, ResponseDoc> {
   const { auth, body, headers = {}, method, path, urgent } = route;
   const missing = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => pathParameters[name as PathParameter].reason);

@@ -48,7 +48,7 @@ function relocate(value: unknown, components: Components): unknown {
   );
 }
 
-/** Of what may be null the description is that of the whole. */
+/** Moves the description of a type in a union with null to the union itself. */
 function hoistDescription(members: Json): void {
   const { anyOf, description } = members;
   if (!Array.isArray(anyOf) || anyOf.length !== 2 || description !== undefined) return;

@@ -33,7 +33,7 @@ function signedByOwner(route: Secured): Json[] {
   return [route.path.includes('{app_id}') ? signedByWallet : { ...signedByWallet, walletApp: [] }];
 }
 
-/** What authenticates a request; each element is enough. */
+/** The security requirements of a route, each of which is enough to authenticate a request. */
 export function securityOf(route: Secured): Json[] {
   const access = route.auth;
   switch (access.kind) {

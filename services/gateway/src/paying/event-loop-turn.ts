@@ -1,4 +1,4 @@
-/** Those who wait for the end of this turn. */
+/** The functions that resume the callers waiting for the end of this turn. */
 let waiting: Array<() => void> = [];
 
 /**

@@ -65,7 +65,7 @@ function deductionId(userKey: string, key: string, requestHash: Buffer): string 
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, '$1-$2-$3-$4-$5');
 }
 
-/** What a path says of the collection. */
+/** The collection, view or query that a path names; empty where it names none. */
 function collectionOf({ request }: PricedRequest): string {
   const path = request.path as Partial<Record<string, string>>;
   return path['collection'] ?? path['view_name'] ?? path['query_name'] ?? '';

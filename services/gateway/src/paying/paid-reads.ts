@@ -27,7 +27,7 @@ export async function payForRead(
 ): Promise<Answer> {
   const { incoming, path } = request;
   const means = paymentMeansIn(incoming);
-  // What has no body is not worth its price: HEAD only shows it.
+  // HEAD only shows the price: an answer without a body is not worth it.
   if (incoming.method === 'HEAD') return paymentRequiredAnswer(gateway, readOf(request), price);
   const payment = await paymentWith(gateway, readOf(request), price, means);
   if (payment) return payByPayment(gateway, request, price, payment, read);

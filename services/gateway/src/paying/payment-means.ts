@@ -15,7 +15,7 @@ import { isAnswer, outcomeOf, runPaid, type PaidOperation } from './priced-write
 import { paidHeaders, paymentOf, type RequestPayment } from './x402-answers';
 import { payUpfront } from './x402-writes';
 
-/** By what a request is to be paid; at most one of them. */
+/** The means by which a request is to be paid: one of them, or none. */
 export interface PaymentMeans {
   agentKey?: string;
   /** The key of a grant. */
@@ -79,12 +79,12 @@ export async function payAndRun(
   if (means.agentKey === undefined) return paymentRequiredAnswer(gateway, priced, price);
   const { request, appId } = priced;
   const agent = await agentOf(gateway, request, means.agentKey);
-  // What its own application would get costs it nothing; the platform is paid by every application.
+  // An application pays nothing for what it would get itself; the platform is paid by every application.
   if (agent.appId === appId && priced.kind !== 'index') return runPaid(operation.run, { call: request.call });
   return payByKey(gateway, priced, agent, price, operation);
 }
 
-/** Beside its body, which has a time limit of its own. */
+/** The time that an upload may take beside its body, which has a time limit of its own. */
 const restOfUploadMs = 60_000;
 
 /**
@@ -114,13 +114,13 @@ async function payByKey(
       ticketId,
       repeats: repeatedRequest(priced, agent),
     });
-    // What was paid for is done: its answer is kept.
+    // The operation that was paid for is done: its answer is kept.
     if (held.paidBefore) {
       const outcome = await outcomeOf(run({ isPaid: false, call }));
       return isAnswer(outcome) ? outcome : await paymentRequiredAnswer(gateway, priced, price);
     }
     try {
-      // What was begun is ended, also when the client has gone: else it might be written and not paid.
+      // An operation that was begun is completed, also when the client has gone: else a write might not be paid.
       const own = newCall(call.requestId, timeoutMs);
       const answer = await runPaid(run, { heldTicket: ticketId, call: own });
       if (isReplayed(answer) || wasDone(answer)) await held.cancel();

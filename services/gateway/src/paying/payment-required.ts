@@ -28,13 +28,13 @@ export interface PricedRequest<C extends Caller = Caller> {
   /** The application that is paid. */
   appId: string;
   kind: PricedKind;
-  /** What quotes are bound to, where that is not the request as it was sent. */
+  /** The hash that quotes are bound to, where it is not that of the request as it was sent. */
   requestHash?: Buffer;
 }
 
 export const readOf = (request: ReadByUrl): PricedRequest => ({ request, appId: request.path.app_id, kind: 'read' });
 
-/** What is paid for: the request, in its one spelling, what it costs, and on which networks that may be paid. */
+/** The purchase of a request: the request in its one spelling, its price, and the networks on which it may be paid. */
 export async function purchaseOf(
   { paymentNetworks }: Pick<GatewayContext, 'paymentNetworks'>,
   { request, appId, kind, requestHash = requestHashOf(request) }: PricedRequest,
@@ -51,7 +51,7 @@ export async function purchaseOf(
   });
 }
 
-/** What the Idempotency-Key of a request repeats, where an agent key pays for it; undefined without one. */
+/** The hashes that identify a repeatable request paid by an agent key; undefined without an Idempotency-Key. */
 export function repeatedRequest(
   { request, appId, requestHash = requestHashOf(request) }: PricedRequest,
   agent: AppCaller,
@@ -127,7 +127,7 @@ export async function paymentRequiredAnswer(
   return answer;
 }
 
-/** Said where none of the networks that an application has chosen is left. */
+/** The sentence where none of the networks that an application has chosen is left. */
 const notOffered = (networks: readonly string[]): string =>
   `None of the networks on which the application takes x402 payments is offered at the moment: ${networks.join(', ')}`;
 

@@ -5,7 +5,7 @@ import type { Call } from '@granary/shared/rpc/types';
 import type { Answer } from '../http/answer';
 import { isUnpaid } from './price';
 
-/** Under what a write is done. */
+/** The terms under which a write is done. */
 export interface WriteTerms {
   /** The price is paid, or the caller need not pay. */
   isPaid: boolean;
@@ -31,7 +31,7 @@ export const isAnswer = (outcome: Outcome): outcome is Answer => !('isUnpaid' in
 /** Does a write, unless it costs something and is not paid. */
 export type RunWrite = (terms: WriteTerms) => Promise<Outcome>;
 
-/** What is done once it is paid. */
+/** An operation that is done once it is paid. */
 export interface PaidOperation {
   /** Its body can be read once only. */
   isStreamed: boolean;

@@ -91,7 +91,7 @@ export function pendingAnswer(ticketId: string, payment: RequestPayment, then?: 
 }
 
 /**
- * What `settling` gives. Its request may be paid when it rejects: where the Idempotency-Key was generated, the error
+ * The result of `settling`. Its request may be paid when it rejects: where the Idempotency-Key was generated, the error
  * names it, and with it the same request goes on and is not paid again.
  */
 export async function settled<T>({ isKeyGenerated, identifier }: RequestPayment, settling: Promise<T>): Promise<T> {

@@ -5,7 +5,7 @@ import type { WalletSignature } from './wallet-signature';
 export const permissions = ['Read', 'Write', 'Admin', 'Pay'] as const;
 export type Permission = (typeof permissions)[number];
 
-/** Who may use a route. */
+/** The callers that may use a route. */
 export type Access =
   /** Anyone; keys are ignored. */
   | { kind: 'public' }
@@ -28,9 +28,9 @@ export interface AppCaller {
   appId: string;
   appNumber: string;
   permissions: ReadonlySet<string>;
-  /** Of a key with Pay. */
+  /** The payment limits of a key with Pay. */
   payLimits?: PayLimits;
-  /** Of the owner, who acts without a key. */
+  /** The signature of the owner, who acts without a key. */
   signature?: WalletSignature;
 }
 export interface Operator {
@@ -44,7 +44,7 @@ export interface Wallet {
   address: string;
   signature: WalletSignature;
 }
-/** Who a route with the access `reader` sees. */
+/** The callers that a route with the access `reader` sees. */
 export type AnyReader = AppCaller | Operator | Anonymous;
 export type Caller = AppCaller | Operator | Anonymous | Wallet;
 
@@ -66,7 +66,7 @@ export function hasPermission(caller: AppCaller, permission: Permission): boolea
   return caller.permissions.has(permission) || (permission !== 'Pay' && caller.permissions.has('Admin'));
 }
 
-/** For what a request asks beyond the permission of its route. Throws FORBIDDEN. */
+/** Checks a permission, such as one that a request needs beyond that of its route. Throws FORBIDDEN. */
 export function requirePermission(caller: AppCaller, permission: Permission): void {
   if (!hasPermission(caller, permission)) throw forbidden(`The key lacks the permission ${permission}`);
 }

@@ -10,7 +10,7 @@ import { pathParameters } from './path-parameters';
 import type { Route } from './route';
 import { isSignatureOfRequest, isWalletSigned, readWalletSignature, type WalletSignature } from './wallet-signature';
 
-/** What the caller of a request is determined from. */
+/** The parts of a request that its caller is determined from. */
 export interface Credentials {
   route: Pick<Route, 'auth' | 'body'>;
   request: Request;
@@ -74,7 +74,7 @@ function walletOf({ request, path, route }: Credentials): Wallet {
   return wallet;
 }
 
-/** What the owner of an app may do by signature: the same as the first key of the app. */
+/** The permissions of the owner of an app by signature: those of the first key of the app. */
 const ownerPermissions: ReadonlySet<string> = new Set(['Admin', 'Read', 'Write']);
 
 /**

@@ -7,7 +7,7 @@ import { discardUnreadBody } from '../http/body';
 import { requestContextOf } from './request-context';
 import { writeHead } from './send-answer';
 
-/** For requests that no route has answered: 405 if a route has the path, else 404. */
+/** Refuses requests that no route has answered: 405 if a route has the path, else 404. */
 export const notFoundHandler: RequestHandler = (request, response) => {
   const allowed = [...(requestContextOf(response).allowedMethods ?? [])];
   if (allowed.length === 0) throw notFound('NOT_FOUND', `No such route: ${request.method} ${shownPath(request)}`);

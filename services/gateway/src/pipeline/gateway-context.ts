@@ -30,20 +30,20 @@ export interface GatewayContext {
   keys: KeyLookup;
   owners: AppOwners;
   paymentNetworks: PaymentNetworks;
-  /** What agent keys pay. */
+  /** The payments of agent keys. */
   agentSpending: AgentSpending;
   /** Requests whose payments no block has yet. */
   paymentWaits: Semaphore;
-  /** Whose payments take long. */
+  /** Writes whose payments take long. */
   pendingWrites: PendingWrites;
   operatorKeyHash: Buffer;
   apps: KnownApps;
-  /** What the limits of a client are counted by. */
+  /** The key under which the client of a request is counted for its limits. */
   addressOf: (request: Request) => string;
   memory: RequestMemory;
   bodies: Bodies;
   answers: Answers;
-  /** Of requests that are processed at once, transfers of blobs apart. */
+  /** The slots of requests that are processed at once, transfers of blobs apart. */
   slots: Semaphore;
   /** Uploads and downloads of blobs. */
   transfers: Transfers;

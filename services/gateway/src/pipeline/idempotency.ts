@@ -32,11 +32,12 @@ export function idempotencyKey(request: Pick<RouteRequest, 'incoming'>): string 
 export const replayedHeader = (isReplayed: boolean): Record<string, string> =>
   isReplayed ? { 'Idempotency-Replayed': 'true' } : {};
 
-/** Who repeats a request. */
+/** A caller that may repeat a request. */
 type Repeater = AppCaller | Operator | Wallet;
 
 /**
- * Who sends a key: the named key of an app, whose secret and id change when it is made anew, the operator, or a wallet.
+ * The name of the sender of an Idempotency-Key: the named key of an app, whose secret and id change when it is made
+ * anew, the operator, or a wallet.
  */
 export function callerName(caller: Repeater): string {
   if (caller.kind === 'app') return `app/${caller.appNumber}/${caller.keyName}`;
@@ -44,8 +45,8 @@ export function callerName(caller: Repeater): string {
 }
 
 /**
- * Who repeats what: the same caller, method, path and key with another content is refused by the service. A content
- * that is a function is made only where there is a key.
+ * The identity of a request that may be repeated: the same caller, method, path and key with another content is refused
+ * by the service. A content that is a function is made only where there is a key.
  */
 export function idempotency(
   request: RouteRequest<string, AppCaller | Operator>,
@@ -55,8 +56,8 @@ export function idempotency(
 }
 
 /**
- * The same of what a payment pays for: its ticket is the key, which no header can have for the space in it. It is done
- * once, whichever key of the application asks for it.
+ * The identity of what a payment pays for: the key holds the ticket of the payment, and a space, so that no header can
+ * have it. It is done once, whichever key of the application asks for it.
  */
 export function paidIdempotency(
   request: RouteRequest<string, AppCaller>,
@@ -69,11 +70,11 @@ export function paidIdempotency(
 export const paidKey = (ticketId: string): string => `x402 ${ticketId}`;
 export const paidCallerName = ({ appNumber }: AppCaller): string => `app/${appNumber}`;
 
-/** The same for a route that takes JSON or no body: its content is its body and its query string. */
+/** The identity of a request to a route that takes JSON or no body: its content is its body and its query string. */
 export const idempotencyOfJson = (request: RouteRequest<string, Repeater>): Idempotency =>
   idempotencyOf(request, idempotencyKey(request), () => jsonContent(request));
 
-/** The same of what a payment pays for. */
+/** The identity of a paid request to a route that takes JSON or no body. */
 export const paidIdempotencyOfJson = (request: RouteRequest<string, AppCaller>, ticketId: string): Idempotency =>
   paidIdempotency(request, ticketId, () => jsonContent(request));
 

@@ -13,14 +13,14 @@ export const listingQuery = z.object({
 });
 type ListingQuery = z.output<typeof listingQuery>;
 
-/** What a listing says of itself, for the document. */
+/** The headers of a listing, for the document. */
 export const listingHeaders = {
   Link: 'Where there is more: the next page, as `</api/…>; rel="next"`',
 };
 
 export const nextCursorSchema = z.string().optional().describe('Where there is more: the `cursor` of the next page');
 
-/** What of a listing is asked for. */
+/** The limit and the cursor of a query for a listing, where it has them. */
 export const listing = (query: ListingQuery): { limit?: number; cursor?: string } => ({
   ...(query.limit !== undefined && { limit: query.limit }),
   ...(query.cursor !== undefined && { cursor: query.cursor }),

@@ -21,7 +21,7 @@ export interface RequestBody {
   releaseBody?: () => void;
 }
 
-/** Whose body it is. */
+/** The client that sends a body, and the check of its signature. */
 export interface BodySender {
   /** The client whose limits it counts against. */
   keys: ClientKeys;

@@ -10,7 +10,7 @@ export interface RequestContext {
   readonly headers: readonly string[];
   /** Aborted when the client disconnects before it has the answer. */
   readonly cancellation: Cancellation;
-  /** Of a request that is traced. */
+  /** The span of a request that is traced. */
   span: Span | undefined;
   /** The path of the route, without values. */
   route: string | undefined;

@@ -24,7 +24,7 @@ interface RouteMetrics {
   byStatus: Map<number, Counter>;
 }
 
-/** What no route has answered: paths that are not there must not each become a series. */
+/** The label of requests that no route has answered: paths that are not there must not each become a series. */
 const noRoute = 'none';
 const methods = new Map(
   ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'].map((method) => [

@@ -17,7 +17,7 @@ type NamesIn<P extends string> = P extends `${string}{${infer Name}}${infer Rest
 export interface JsonBody<S extends z.ZodType = z.ZodType> {
   kind: 'json';
   schema: S;
-  /** For the document, if the minimum that the schema requires is not a useful example. */
+  /** An example for the document, if the minimum that the schema requires is not a useful one. */
   example?: unknown;
   limitBytes: number;
   /** True: no body is `{}`. */
@@ -26,7 +26,7 @@ export interface JsonBody<S extends z.ZodType = z.ZodType> {
 /** A body that a service parses: forwarded byte for byte. */
 export interface RawBody {
   kind: 'raw';
-  /** What is taken, by content type; the schemas only document it. */
+  /** The bodies that are taken, by content type; the schemas only document them. */
   content: Readonly<Record<string, MediaTypeDoc>>;
   /** Content types that are taken too; left out of the document where generators would make one model twice. */
   alsoTaken?: readonly string[];
@@ -37,7 +37,7 @@ export interface RawBody {
 /** A body that the handler streams from `incoming`; also for answers that it streams to `outgoing`. */
 export interface StreamBody {
   kind: 'stream';
-  /** By content type, for the document; empty for a route without a body. */
+  /** The bodies by content type, for the document; empty for a route without a body. */
   content: Readonly<Record<string, MediaTypeDoc>>;
 }
 export interface MediaTypeDoc {
@@ -96,7 +96,7 @@ export interface ResponseDoc {
   example?: unknown;
   /** Default: application/json where there is a schema. */
   contentTypes?: readonly string[];
-  /** Of an error: what its `code` can be. */
+  /** The values that the `code` of an error can have. */
   codes?: readonly Code[];
   /** Headers beside the common ones: name → description. */
   headers?: Readonly<Record<string, string>>;
@@ -114,9 +114,9 @@ export interface HeaderDoc {
 
 interface RouteDefinition<P extends string, A extends Access, Q extends Query | undefined, B extends Body | undefined> {
   method: Method;
-  /** As documented, without prefix; `{name}` for a parameter of `pathParameters`. */
+  /** The path as documented, without prefix; `{name}` for a parameter of `pathParameters`. */
   path: P;
-  /** What may stand before the path; the first is the documented one. */
+  /** The prefixes that may stand before the path; the first is the documented one. */
   prefixes?: readonly string[];
   /** Name of the operation in the document. */
   id: string;
@@ -132,7 +132,7 @@ interface RouteDefinition<P extends string, A extends Access, Q extends Query | 
   /** Request headers that the handler reads, for the document. */
   headers?: Readonly<Record<string, HeaderDoc>>;
   body?: B;
-  /** What may be answered; errors that every route can have are added. */
+  /** The answers of the route; errors that every route can have are added. */
   responses: Readonly<Record<number, ResponseDoc>>;
   /** Answered whatever the load and while stopping. */
   urgent?: boolean;
@@ -149,7 +149,7 @@ export type Route = Omit<
   'handle' | 'prefixes'
 > & {
   prefixes: readonly string[];
-  /** Of a body that is read as a whole: what it may be. */
+  /** The content types of a body that is read as a whole. */
   contentTypes: readonly string[];
   handle(context: GatewayContext, request: RouteRequest): Promise<Answer | undefined>;
 };

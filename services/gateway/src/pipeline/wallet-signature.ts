@@ -10,17 +10,17 @@ const windowSeconds = 300;
 
 export interface SignedRequest {
   method: string;
-  /** As the client sent it: path and query string. */
+  /** The path and query string, as the client sent them. */
   target: string;
   body: Buffer;
 }
 
 /** The signature of a request as its headers have it. */
 export interface WalletSignature {
-  /** What the public key hashes to. */
+  /** The address that the public key hashes to. */
   address: string;
   publicKey: Buffer;
-  /** In whole seconds since 1970. */
+  /** The time of the signature, in whole seconds since 1970. */
   timestamp: string;
   bytes: Buffer;
 }
@@ -56,7 +56,7 @@ export function isSignatureOfRequest(
   return isSignatureOf(publicKey, digest, bytes);
 }
 
-/** What the wallet signs: one line each for method, path with query, seconds, and the SHA-256 of the body in hex. */
+/** The text that the wallet signs: a line each for method, path with query, seconds, and SHA-256 of the body in hex. */
 export function signedText(request: SignedRequest, timestamp: string): string {
   const bodyHash = hash('sha256', request.body, 'hex');
   return `${request.method}\n${request.target}\n${timestamp}\n${bodyHash}`;

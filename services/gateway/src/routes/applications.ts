@@ -290,7 +290,7 @@ export const applicationRoutes = [
         document_count: documents,
         size_bytes: sizeBytes,
         height: Number(stats.height),
-        // What the client @onchaindb/sdk reads.
+        // The client @onchaindb/sdk reads the members from here on.
         total_collections: collections,
         total_indexes: Number(stats.indexCount),
         total_documents: documents,

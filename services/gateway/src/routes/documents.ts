@@ -91,7 +91,7 @@ export const queryErrors = {
   413: { description: 'The result is too large', codes: ['RESULT_TOO_LARGE'] as readonly Code[] },
 };
 
-/** The same for reads that need no key, which have limits of their own. */
+/** The errors of the reads that need no key, which have limits of their own. */
 export const publicQueryErrors = {
   ...queryErrors,
   400: { ...queryErrors[400], codes: [...queryErrors[400].codes, 'SCAN_LIMIT_EXCEEDED'] as readonly Code[] },

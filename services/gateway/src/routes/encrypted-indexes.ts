@@ -23,7 +23,7 @@ import type { Price } from '../paying/price';
 import { isAnswer, outcomeOf, runPaid, type RunWrite } from '../paying/priced-write';
 import { idempotencyHeader, idempotencyKey, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 
-/** What an encrypted index is over. Empty: any collection, any field. */
+/** The field that an encrypted index is over. Empty: any collection, any field. */
 interface IndexedField {
   collection: string;
   fieldName: string;
@@ -51,7 +51,7 @@ export async function payForIndex(
   const means = paymentMeansIn(request.incoming);
   const { presented, userKey } = means;
   const runFree = () => outcomeOf(run({ isPaid: false, call: request.call }));
-  // What these paid for before is found first.
+  // An index that this payment or grant paid for before is found first.
   const isFoundByPayment = presented !== undefined || userKey !== undefined;
   if (!isFoundByPayment) {
     const outcome = await runFree();
@@ -102,7 +102,7 @@ async function isQuotedFor(
   }
 }
 
-/** What an encrypted index costs now; nothing of it is for the application, whose owner pays. */
+/** The price of an encrypted index now; nothing of it is for the application, whose owner pays. */
 async function priceOf(
   { clients }: GatewayContext,
   { call }: Pick<RouteRequest, 'call'>,

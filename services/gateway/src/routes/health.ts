@@ -47,7 +47,7 @@ const features = [
 ];
 
 const links = { docs: '/docs', openapi: '/openapi.json' };
-/** The same links in the form of RFC 8631. */
+/** The links as a header, in the form of RFC 8631. */
 const linkHeader = `<${links.openapi}>; rel="service-desc"; type="application/json", <${links.docs}>; rel="service-doc"`;
 
 const tag = 'Service';

@@ -205,9 +205,9 @@ async function change(
   const { collection, document_id: id } = request.path;
   const ticketId = terms.heldTicket ?? newTicket('c', BigInt(caller.appNumber));
   const conditions = { ifMatch: ifMatch(request) ?? null, ifNoneMatch: ifNoneMatch(request) ?? null };
-  // Of a repeated request the conditions hold no more, but they are part of what was asked.
+  // The conditions of a repeated request hold no more, but they are part of what was asked.
   const content = () => Buffer.concat([Buffer.from(JSON.stringify(conditions)), body]);
-  // Without spreads, which cost more here than all else in this function.
+  // The call is written without spreads, which cost more here than all else in this function.
   const response = await clients.data.changeDocument(
     {
       ifMatch: conditions.ifMatch,
@@ -231,7 +231,7 @@ async function change(
   return { response, isReplayed: response.ticketId !== ticketId };
 }
 
-/** What the price of writing the body of a request depends on. */
+/** The parts of a request that the price of writing its body depends on. */
 const priceOf = ({ path: { collection }, body }: RouteRequest<'collection', AppCaller, unknown, Buffer>) => ({
   collection,
   body,

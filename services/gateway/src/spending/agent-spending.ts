@@ -26,7 +26,7 @@ export interface AgentKey {
   payLimits?: PayLimits;
 }
 
-/** What an agent key is to pay. */
+/** A payment that an agent key is to make. */
 export interface Spend {
   agent: AgentKey;
   targetAppId: string;
@@ -34,21 +34,21 @@ export interface Spend {
   /** The part of the application in millionths; undefined: the default. */
   appSharePpm: number | undefined;
   requestId: string;
-  /** Of a request with an Idempotency-Key: who sends which, and what is asked for. */
+  /** The identity of a request with an Idempotency-Key: who sends which, and what is asked for. */
   repeats?: RepeatedRequest | undefined;
 }
 
-/** What an agent key is to pay for a write. */
+/** A payment that an agent key is to make for a write. */
 export interface WriteSpend extends Spend {
   /** How long the write and its payment may take. */
   lastsMs: number;
-  /** Of the write. */
+  /** The ticket of the write. */
   ticketId: string;
 }
 
 /** A payment that is reserved, to be completed or cancelled. */
 export interface ReservedSpend {
-  /** The same request has paid before, and a read was answered so: nothing is reserved. */
+  /** Present where the same request has paid before, with the answer that a read got: nothing is reserved. */
   paidBefore?: { answer: Buffer | undefined };
   /**
    * Resolves when it is paid. The answer to a read that may be repeated is kept for that. Rejects with PAYMENT_REFUSED,
@@ -59,7 +59,7 @@ export interface ReservedSpend {
   cancel(): Promise<void>;
 }
 
-/** What a write costs, in a reservation of its own. It ends with the write, also where this process ends before. */
+/** A reservation of the price of one write. It ends with the write, also where this process ends before. */
 export interface HeldSpend extends ReservedSpend {
   /** Has payments find out whether the write was done, and end the reservation. Returns at once. */
   resolve(): void;
@@ -69,7 +69,7 @@ export const isPaymentRefused = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.reason === 'PAYMENT_REFUSED';
 
 /**
- * What agent keys pay. Payments of one key to one application that come at the same time share a reservation: one
+ * The payments of agent keys. Those of one key to one application that come at the same time share a reservation: one
  * movement of money in place of many. One that is not ready soon after the others is reserved again by itself.
  */
 export class AgentSpending {
@@ -261,7 +261,7 @@ class SharedReservation {
     await this.release();
   }
 
-  /** Without it the reservation expires; what is paid already stays paid. */
+  /** Releases what is left of the reservation, which would otherwise expire; what is paid already stays paid. */
   private async release(): Promise<void> {
     await this.payments.cancelSpend(this.reservation, this.call()).catch(() => undefined);
   }

@@ -13,12 +13,12 @@ const base64 = /^[A-Za-z0-9+/]+={0,2}$/;
 export const hasPayment = ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
   headers['x-payment'] !== undefined || headers['payment-signature'] !== undefined;
 
-/** Which client has made a payment, and so how it reads the answer. */
+/** The form of a payment, which tells which client has made it, and so how that client reads the answer. */
 export interface PaymentForm {
   version: 1 | 2;
   /** The published client names the quote at the top, and reads JSON; others read base64 of it. */
   isPlain: boolean;
-  /** As the payment names it; empty where it names none. */
+  /** The network as the payment names it; empty where it names none. */
   network: string;
 }
 

@@ -14,13 +14,16 @@ export interface PaymentNetworksClients {
   payments: Pick<Client<PaymentsDefinition>, 'listPaymentNetworks'>;
 }
 
-/** On which networks applications take x402 payments. It is asked for what costs something only. */
+/** The networks on which applications take x402 payments. They are looked up only for what costs something. */
 export class PaymentNetworks {
   private readonly chosen = new TtlCache<readonly string[]>({ max: cacheSize, ttlMs });
 
   constructor(private readonly clients: PaymentNetworksClients) {}
 
-  /** By their CAIP-2 names; empty: on all that the operator offers. Rejects with APP_NOT_FOUND. */
+  /**
+   * The networks of an application by their CAIP-2 names; empty: all that the operator offers. Rejects with
+   * APP_NOT_FOUND.
+   */
   async of(appId: string, call: Call): Promise<readonly string[]> {
     // Others share the look-up, so it does not end when the client that caused it disconnects.
     const shared = { ...call, signal: neverAborted };
@@ -32,7 +35,7 @@ export class PaymentNetworks {
     this.chosen.delete(appId);
   }
 
-  /** Where payments on the chain of the wallets go; undefined where none are taken there. */
+  /** The recipient of payments on the chain of the wallets; undefined where none are taken there. */
   async recipientOnWallets(call: Call): Promise<string | undefined> {
     const { networks } = await this.clients.payments.listPaymentNetworks({}, call);
     return networks.find(({ network }) => network.startsWith('cosmos:'))?.payTo;

@@ -34,7 +34,7 @@ const readPriceField = priceConfigSchema
 const writePricing = z.enum(['on', 'off']);
 const writePricingText = 'Whether writes by keys without `Admin` cost something';
 
-/** What a collection is made with beside its name. */
+/** The members that a collection is made with beside its name. */
 export const collectionDefinition = {
   namespace: namespace.nullish(),
   primary_column: primaryColumn.nullish(),
@@ -139,7 +139,7 @@ export function collectionStatsJson(stats: CollectionStats) {
   };
 }
 
-/** What the client `@onchaindb/sdk` calls the metadata of a collection. */
+/** The members that the client `@onchaindb/sdk` calls the metadata of a collection. */
 function metadataJson(of: Pick<Collection, 'documentCount' | 'sizeBytes' | 'createdAt' | 'updatedAt'>) {
   const [documents, sizeBytes] = [Number(of.documentCount), Number(of.sizeBytes)];
   return {

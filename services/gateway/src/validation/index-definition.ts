@@ -76,7 +76,7 @@ const documented = z.strictObject({
     .describe('The same for writing, which quotes take into account; writes are not charged'),
 });
 
-/** What an index is made of. An older client calls the field and the type otherwise, and gives no name. */
+/** The definition of an index. An older client calls the field and the type otherwise, and gives no name. */
 export const indexDefinition = publishedAs(
   documented.extend({
     name: indexNameSchema.nullish(),

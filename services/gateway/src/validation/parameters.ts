@@ -34,7 +34,7 @@ export const recordsQuery = z.object({
     .describe('`none`: `total` is null unless it is known without counting'),
 });
 const fieldList = '^([^,.]+([.,][^,.]+)*)?$';
-/** The same, of a read whose order and fields the caller chooses. */
+/** The reserved parameters of the paged reads by URL whose order and fields the caller chooses. */
 export const selectableQuery = recordsQuery.extend({
   sort: z
     .string()

@@ -13,7 +13,7 @@ import {
 
 export const appIdSchema = z.string().regex(appIdPattern, appIdRule);
 
-/** Of a collection, a view or a predefined query. */
+/** The name of a collection, a view or a predefined query. */
 export const nameSchema = z
   .string()
   .regex(namePattern, nameRule)
@@ -44,7 +44,7 @@ export const fieldsSchema = z.union([
 /** Any JSON object; a service checks what is in it. */
 export const objectSchema = z.record(z.string(), z.unknown());
 
-/** As `toISOString` writes it. */
+/** A time as `toISOString` writes it. */
 export const timeSchema = z.string().meta({ format: 'date-time' });
 
 export const exampleTime = '2026-01-31T12:00:00.000Z';
@@ -106,7 +106,7 @@ export function accessPolicy(readAccess: string): { read: string } {
   return { read: readAccess };
 }
 
-/** What an answer says of a collection that the request made because there was none of its name. */
+/** The part of an answer about a collection that the request made because there was none of its name. */
 export const createdCollectionSchema = z
   .object({ name: z.string().describe('Name of the collection'), access_policy: accessPolicySchema })
   .optional()

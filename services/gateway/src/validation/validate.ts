@@ -39,7 +39,7 @@ const unitByOrigin = new Map<unknown, string>([
   ['record', ' members'],
 ]);
 
-/** What is missing and what is wrong read differently; undefined leaves the text to the schema. */
+/** The message for a missing value, or for a wrong one; undefined leaves the text to the schema. */
 function messageOf(issue: Issue): string | undefined {
   if (issue.code === 'unrecognized_keys') return undefined;
   if (issue.input === undefined) return 'is required';
