@@ -18,8 +18,8 @@ const microsPerKb = 1_000_000n;
 const basisPointsPerWhole = 10_000n;
 
 /**
- * What an operation costs: the storage, a fee of it, each indexed field, and the highest of the premiums that the
- * application asks. Each part is rounded up to whole utia, of a premium the part of the application down. Throws
+ * The price of an operation: the storage, a fee of it, each indexed field, and the highest of the premiums that the
+ * application asks. Each part is rounded up to whole utia, the part of the application in a premium down. Throws
  * LIMIT_EXCEEDED for more than 2^53-1 utia.
  */
 export function quoteOperation(prices: OperationPriceList, request: QuoteOperationRequest): OperationQuote {

@@ -60,7 +60,7 @@ export interface PaymentsOverrides extends Overrides {
   resolveEveryMs?: number;
 }
 
-/** What its database has. */
+/** The tables that the database of the service has. */
 export const paymentsSchema: Schema = {
   migrations: join(__dirname, '..', 'migrations'),
   bus: true,

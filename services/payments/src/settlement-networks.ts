@@ -48,7 +48,7 @@ type State = 'waiting' | 'complete' | 'failed';
 
 /** The networks on which payments are verified and settled, of all schemes. */
 export class SettlementNetworks {
-  /** Those on which payments are settled, by their CAIP-2 names. */
+  /** The networks on which payments are settled, by their CAIP-2 names. */
   readonly settled = new Map<string, SettlementNetwork>();
   readonly checks: Readonly<Record<string, Check>>;
   /**

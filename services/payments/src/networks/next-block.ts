@@ -2,7 +2,7 @@ import { pause } from '@granary/shared/concurrency/backoff';
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { createSignal } from '@granary/shared/concurrency/signal';
 
-/** Between two looks for the next block, while somebody waits for it. */
+/** The pause between two looks for the next block, while somebody waits for it. */
 const everyMs = 200;
 
 /**

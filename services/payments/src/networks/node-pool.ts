@@ -16,7 +16,7 @@ export interface Block {
 /** A node of a network. Its methods throw a NodeFailure, or an RpcError when the node refuses. */
 export interface NetworkNode<B extends Block> {
   readonly name: string;
-  /** Of which network it is: CAIP-2. */
+  /** The CAIP-2 name of its network. */
   networkId(): Promise<string>;
   latest(): Promise<B>;
 }
@@ -59,7 +59,7 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   }
 
   /**
-   * What `work` finds with one node and its latest block; all that it asks comes from that node. When it throws, the
+   * The result of `work` with one node and its latest block; all that it asks comes from that node. When it throws, the
    * next node is asked, and after the last one UNAVAILABLE is thrown.
    *
    * @param maxAgeMs How long ago the node may have named its latest block, so that many who ask share the answer.
@@ -94,7 +94,7 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
       } catch (error) {
         if (!(error instanceof NodeFailure) && !(error instanceof RpcError)) throw error;
         failure = error;
-        // What a node says may hold what only the operator should see.
+        // The text of a node's refusal may hold what only the operator should see.
         this.problemOf.set(node, error instanceof NodeFailure ? error.message : `${node.name} refuses a call`);
         this.cooldowns.begin(node.name);
       }

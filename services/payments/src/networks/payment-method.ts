@@ -4,13 +4,13 @@ export interface PaymentMethod {
   network: string;
   /** How version 1 of x402 names it; undefined: version 1 cannot pay this way. */
   version1Network: string | undefined;
-  /** Where payments go. */
+  /** The address to which payments go. */
   payTo: string;
   /** `utia`, or the address of the token. */
   asset: string;
-  /** Of its rate; undefined: utia, taken as they are. */
+  /** The `asset` of its rate; undefined: utia, taken as they are. */
   rateOf: string | undefined;
-  /** What the requirement says in `extra` besides. */
+  /** Further members of `extra` in the requirement. */
   extra: Readonly<Record<string, string | number>>;
   /** Whether the requirement asks for the quote as the memo of the transaction. */
   hasMemo?: boolean;

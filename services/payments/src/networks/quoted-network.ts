@@ -10,7 +10,7 @@ export interface PaidQuote {
 
 /** A payment of which nothing was sent. */
 export interface UnsentPayment extends Pick<VerifiedPayment, 'payer' | 'proof'> {
-  /** In units of the asset. */
+  /** The amount in units of the asset. */
   amount: bigint;
 }
 

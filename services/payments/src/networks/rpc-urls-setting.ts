@@ -26,7 +26,7 @@ export class RpcUrlsSetting<Name extends string> {
       `a network once for each of its nodes, ${nodesMax} at most`;
   }
 
-  /** Those of a configuration, none where it has none. Throws a ConfigError when they are in a file that is wrong. */
+  /** The nodes in a configuration, none where it has none. Throws a ConfigError when a file with them is wrong. */
   in(config: RpcUrlsSettings<Name>): RpcUrls {
     const urls = this.read(readSecret(config, this.name) ?? '');
     if (!urls) throw wrongConfig([[`${this.name}_FILE`, this.rule]]);

@@ -12,7 +12,7 @@ import type { SettlementNetwork } from './settlement-network';
 /** Stands for the chain of the wallets, and the address of the platform on it. */
 export const ofWallets = 'wallets';
 
-/** Where payments on a network go. */
+/** The address to which payments on a network go. */
 export interface PaymentAddress {
   /** CAIP-2, for example `cosmos:celestia`; or `wallets`. */
   network: string;
@@ -95,7 +95,7 @@ export interface Scheme<Settings extends z.ZodRawShape = z.ZodRawShape> {
 /** A scheme whose networks are open. */
 export interface OpenScheme {
   readonly verifier: ExactVerifier;
-  /** Those on which payments are settled from the start. */
+  /** The networks on which payments are settled from the start. */
   readonly networks: readonly SettlementNetwork[];
   readonly checks?: Readonly<Record<string, Check>>;
   /** The ways to pay, in the order in which they are offered, as far as they are known yet. */

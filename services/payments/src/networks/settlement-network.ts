@@ -3,7 +3,7 @@ import type { Connection } from '@granary/shared/postgres/pool';
 import type { QuotedNetwork } from './quoted-network';
 import type { VerifiedPayment } from '../verify/verified-payment';
 
-/** What is settled. */
+/** The parts of a payment that its settlement needs. */
 export interface Settled extends Pick<VerifiedPayment, 'payer' | 'proof'> {
   validUntil: Date;
   /** Null: it is for requirements of somebody else. */
@@ -56,7 +56,7 @@ export interface SettlementNetwork extends QuotedNetwork {
   /** CAIP-2. */
   readonly id: string;
   /**
-   * What it takes to settle a payment of which nothing was sent. Changes nothing.
+   * The plan for settling a payment of which nothing was sent. Changes nothing.
    *
    * @param uncoveredPlans How often in a row it was `uncovered` before.
    */

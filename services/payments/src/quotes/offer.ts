@@ -6,7 +6,7 @@ import type { QuoteTerms } from './quote-id';
 /** How long a quote is valid. */
 export const validSeconds = 300;
 
-/** What a quote is made for: a request to an application. */
+/** The request to an application that a quote is made for. */
 export interface QuotedRequest extends Pick<Purchase, 'appId' | 'requestHash'> {
   /** It is settled before what it pays for is done. */
   isUpfront?: boolean | undefined;
@@ -18,14 +18,14 @@ export interface Offer {
   request: QuotedRequest;
   quoteId: string;
   terms: QuoteTerms;
-  /** In units of the asset. */
+  /** The amount in units of the asset. */
   amount: bigint;
 }
 
 /**
- * What a payment must meet, as JSON of the version of x402. The same offer always gives the same text, so that a
- * requirement which comes back can be compared with it. Only `extra` depends on the request, and is the same in both
- * versions: who writes both passes what `extraText` gives.
+ * The requirement that a payment must meet, as JSON of the version of x402. The same offer always gives the same text,
+ * so that a requirement which comes back can be compared with it. Only `extra` depends on the request, and is the same
+ * in both versions: whoever writes both passes what `extraText` gives.
  */
 export function requirementText(version: 1 | 2, offer: Offer, extra = extraText(offer)): string {
   const { before, between } = requirementParts(offer.method)[version];
@@ -36,7 +36,7 @@ export function requirementText(version: 1 | 2, offer: Offer, extra = extraText(
 export function extraText({ method, request, quoteId, terms }: Offer): string {
   const { app, platform } = divideShares(terms.amountUtia, terms.appSharePpm);
   const total = terms.amountUtia;
-  // As x402 calls it where a payment is settled before what it pays for is done.
+  // The name in x402 for a payment that is settled before what it pays for is done.
   const flow = request.isUpfront ? ',"paymentFlow":"upfront"' : '';
   const memo = method.hasMemo ? `,"memo":"${quoteId}"` : '';
   return (

@@ -15,7 +15,7 @@ import { inAsset, type Rate, type Rates } from './rates';
 
 export interface OfferSettings {
   keys: QuoteKeys;
-  /** In the order in which they are offered; as far as they are known yet. */
+  /** The ways to pay, in the order in which they are offered; as far as they are known yet. */
   methods: () => readonly PaymentMethod[];
   /** Whether all of them are known; without it they are. */
   areKnown?: () => boolean;
@@ -25,7 +25,7 @@ export interface OfferSettings {
    * little.
    */
   minUtia?: (network: string) => bigint;
-  /** Those on which payments are settled here, by their CAIP-2 names. */
+  /** The networks on which payments are settled here, by their CAIP-2 names. */
   networks: ReadonlyMap<string, QuotedNetwork>;
   APP_SHARE_PERCENT: number;
   now: () => Date;
@@ -66,8 +66,8 @@ export async function offerRead(settings: OfferSettings, request: OfferReadReque
 export const minimumOf = ({ minUtia }: OfferSettings, network: string): bigint => minUtia?.(network) ?? 0n;
 
 /**
- * From which price on the networks take payments that its application takes; undefined where the purchase costs enough
- * for each.
+ * A sentence with the least prices of the networks that its application takes and for which the purchase costs too
+ * little; undefined where it costs enough for each.
  */
 export function tooLittleFor(settings: OfferSettings, { amountUtia, networks }: Purchase): string | undefined {
   const taken = settings.methods().filter(({ network }) => !networks || networks.names.includes(network));

@@ -36,8 +36,8 @@ const memberOf = (value: JsonValue | undefined, key: string): JsonValue | undefi
   value instanceof Map ? value.get(key) : undefined;
 
 /**
- * What a request is repeated by: its Idempotency-Key and the identifier in its payment, of one payer; 32 bytes.
- * Undefined where it has neither.
+ * The identifier by which a request is repeated: its Idempotency-Key and the identifier in its payment, of one payer,
+ * as a hash of 32 bytes. Undefined where it has neither.
  */
 export function identifierOf(
   idempotencyKey: string,

@@ -100,7 +100,7 @@ async function candidates(
   }
   const network = settings.offers.networks.get(offer.method.network);
   if (!network) assertNetworksKnown(settings.offers);
-  // What is paid already counts by when it was paid, and for what was asked then.
+  // A payment that is made already counts by when it was paid, and for what was asked then.
   if (isSentOn(network, payment)) return [offer];
   if (offer.terms.expiresAtSeconds <= Math.floor(settings.offers.now().getTime() / 1_000)) {
     throw refused('quote_expired', 'The quote of the payment has expired');
@@ -112,8 +112,8 @@ async function candidates(
 }
 
 /**
- * What no offer is found for may be for a network that is not known yet: that is no reason to refuse it. Throws
- * UNAVAILABLE.
+ * Throws UNAVAILABLE while a network is not known yet: a payment for which no offer is found may be for that one, so
+ * there is no reason to refuse it.
  */
 function assertNetworksKnown({ areKnown }: OfferSettings): void {
   if (areKnown?.() === false) throw unavailable('The chain of the wallets is not known yet: the service is starting');
@@ -154,11 +154,11 @@ function quoteInMemo(verifier: Verifier, payment: JsonObject): string | undefine
   return typeof network === 'string' && payload instanceof Map ? verifier.quoteInMemo(network, payload) : undefined;
 }
 
-/** Where version 1 and version 2 carry the id of the quote, if they do. */
+/** The id of the quote in a payment of version 1 or version 2, if it carries one. */
 function quoteIdIn(payment: JsonObject): string | undefined {
   const accepted = payment.get('accepted');
   const extra = accepted instanceof Map ? accepted.get('extra') : undefined;
   const id = payment.get('quoteId') ?? (extra instanceof Map ? extra.get('quoteId') : undefined) ?? undefined;
-  // What is no text is the id of no quote.
+  // A value that is no text is the id of no quote.
   return id === undefined || typeof id === 'string' ? id : '';
 }

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { randomSlice } from '@granary/shared/random';
 
-/** What a quote is an offer for. Another value of any of these is another offer. */
+/** The offer to which a quote is bound. Another value of any of these is another offer. */
 export interface QuoteBinding {
   appId: string;
   /** SHA-256 of the request in its one spelling. */
@@ -13,7 +13,7 @@ export interface QuoteBinding {
   rateRevision: number;
 }
 
-/** What a quote says itself. */
+/** The terms that a quote carries in its own id. */
 export interface QuoteTerms {
   expiresAtSeconds: number;
   amountUtia: bigint;

@@ -5,7 +5,7 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 
 /** How many units of an asset a TIA is worth. */
 export interface Rate {
-  /** Of this rate, never of another one. */
+  /** The number of this rate, which no other rate has. */
   revision: number;
   /** The CAIP-2 network and the address of the token, in its one spelling, as `eip155:8453/0x8335…`. */
   asset: string;
@@ -14,7 +14,7 @@ export interface Rate {
 
 const utiaPerTia = 1_000_000n;
 
-/** What an amount is in units of the asset, rounded up; at least one unit. */
+/** An amount of utia in units of the asset, rounded up; at least one unit. */
 export const inAsset = ({ unitsPerTia }: Rate, amountUtia: bigint): bigint =>
   (amountUtia * unitsPerTia + utiaPerTia - 1n) / utiaPerTia;
 

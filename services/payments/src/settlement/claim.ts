@@ -8,7 +8,7 @@ import type { SettlementTransaction } from '../networks/settlement-network';
  */
 export type ClaimState = 'claimed' | 'settling' | 'settled' | 'granted' | 'refused';
 
-/** What a payment is presented for. */
+/** The purchase that a payment is presented for. */
 export interface ClaimedPurchase {
   /** Null: requirements of somebody else. */
   appId: string | null;
@@ -19,7 +19,7 @@ export interface ClaimedPurchase {
   /** CAIP-2. */
   network: string;
   asset: string;
-  /** In units of the asset. */
+  /** The amount in units of the asset. */
   amount: bigint;
   fingerprint: Buffer;
   identifier: Buffer | null;
@@ -36,19 +36,19 @@ export interface Claim extends ClaimedPurchase {
   validUntil: Date;
   state: ClaimState;
   transaction: SettlementTransaction | null;
-  /** When the network had the transaction and had not included it yet; null also where it was included at once. */
+  /** The time at which the network had the transaction, not included yet; null also where it was included at once. */
   sentAt: Date | null;
-  /** Of the block that has the transfer, as far as is known now. */
+  /** The block that has the transfer, as far as is known now: its time, the hash of the transaction, its height. */
   includedAt: Date | null;
   includedHash: string | null;
   blockHeight: bigint | null;
   settledAt: Date | null;
-  /** When its transaction was included and had moved nothing. */
+  /** The time at which its transaction was found to be included and to have moved nothing. */
   failedAt: Date | null;
-  /** When what it pays for was given. */
+  /** The time at which what it pays for was given. */
   grantedAt: Date | null;
   refusedBecause: string | null;
-  /** When what an upfront payment pays for was begun. */
+  /** The time at which what an upfront payment pays for was begun. */
   begunAt: Date | null;
   answer: Buffer | null;
   createdAt: Date;
@@ -98,7 +98,7 @@ export type ClaimRow = Omit<Claim, 'transaction' | 'amount' | 'proof'> & {
   hash: string | null;
 };
 
-/** What a claim is read from. */
+/** The columns from which a claim is read, as the members of `ClaimRow`. */
 export const columns = sql`id, ticket_id as "ticketId", scope, key, app_id as "appId", request_hash as "requestHash",
   quote_id as "quoteId", amount_utia as "amountUtia", app_share_ppm as "appSharePpm", network, asset,
   amount::text as amount, payer, proof, valid_until as "validUntil", state, transaction_bytes as bytes, transaction_hash as hash,

@@ -114,7 +114,7 @@ const failure = (errorReason: string, errorMessage: string, network: string, pay
 
 const textOf = (value: JsonValue | undefined): string => (typeof value === 'string' ? value : '');
 
-/** What the payment pays for. Throws a Refusal for requirements that are not settled here. */
+/** The purchase that the payment is for. Throws a Refusal for requirements that are not settled here. */
 async function purchaseOf(
   { presented, X402_SETTLE: settles }: FacilitatorOptions,
   envelope: Envelope,
@@ -186,7 +186,7 @@ function assertNotOurs({ offers }: PresentedSettings, { network, payTo }: Requir
 const spelledOn = ({ networks }: PresentedSettings['offers'], network: string, address: string): string =>
   networks.get(network)?.spelledOnce?.(address) ?? address;
 
-/** What payments for requirements of others are bound to. */
+/** The hash of requirements of others, to which payments for them are bound. */
 export const othersHashOf = ({ requirement }: Pick<Envelope, 'requirement'>): Buffer =>
   createHash('sha256').update(toText(requirement)).digest();
 

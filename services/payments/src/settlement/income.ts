@@ -35,7 +35,7 @@ export async function creditIncome({ claims, ledger, log }: IncomeOptions): Prom
     return (await ledger().apply({ groups }, call)).groups.map(({ results }) => refusalIn(results));
   };
   const refusals = await apply(settled, allLegs);
-  // Of a token with many decimals no account can hold much; the claim has its amount.
+  // No account can hold much of a token with many decimals; the claim has its amount.
   const uncounted = settled.filter((_, at) => refusals[at] === 'AMOUNT_OUT_OF_RANGE');
   const again = (await apply(uncounted, ['income', 'income_share'])).values();
   const last = refusals.map((reason) => (reason === 'AMOUNT_OUT_OF_RANGE' ? again.next().value! : reason));
@@ -59,7 +59,7 @@ function refusalIn(results: readonly CommandResult[]): string {
 const allLegs = ['income', 'income_share', 'asset'] as const;
 type Leg = (typeof allLegs)[number];
 
-/** What moves in the ledger for a settled payment. */
+/** The transfers in the ledger for a settled payment, of the given kinds. */
 function legsOf(claim: Claim, kinds: readonly Leg[]): Command[] {
   const { id, appId, amountUtia, appSharePpm, network, asset, amount, createdAt } = claim;
   const { app, platform } = divideShares(amountUtia, appSharePpm);

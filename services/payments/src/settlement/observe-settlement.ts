@@ -3,7 +3,7 @@ import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { addSource } from '@granary/shared/telemetry/metrics';
 
-/** From here on, health reports that payments are not settled or credited. */
+/** The age from which on health reports that payments are not settled or credited. */
 const lateAfterSeconds = 600;
 
 interface SettlementFigures {
@@ -31,7 +31,7 @@ async function readFigures(db: Pool): Promise<SettlementFigures> {
 /**
  * Whether payments that were sent are settled, and those that are settled credited.
  *
- * @param stranded Those on networks that are not configured, in words; empty: there are none.
+ * @param stranded The payments on networks that are not configured, in words; empty: there are none.
  */
 export async function checkSettlement(pool: Pool, stranded: () => Promise<string>): Promise<Finding> {
   const { unsettled, unsettledAgeSeconds, uncredited, uncreditedAgeSeconds } = await readFigures(pool);

@@ -32,8 +32,8 @@ import type { Settler } from './settler';
 /** A longer answer is not kept. */
 const answerBytesMax = 1_048_576;
 /**
- * What was done for an upfront payment is known under its ticket for a day (docs/api.md, Idempotency-Key): an hour less
- * than that.
+ * How long an upfront payment can be repeated after its work was begun: an hour less than the day for which what was
+ * done for it is known under its ticket (docs/api.md, Idempotency-Key).
  */
 const usableMs = 23 * 3_600_000;
 
@@ -54,7 +54,7 @@ export class RequestPayments {
   async check(request: PayRequest): Promise<PaymentCheck> {
     const { presented, now } = this.options;
     const { claim, checked } = await this.find(request);
-    // Of the release before a gateway gives an answer only where this is set.
+    // A gateway of the release before gives an answer only where this is set.
     const hasIdentifier = true;
     if (!claim) {
       const token = await tokenOf(presented.offers.keys, request, checked!, now());
@@ -127,7 +127,7 @@ export class RequestPayments {
     const { identifier } = purchase;
     this.options.settler.assertFree(purchase.network);
     const taken = await this.options.claims.take(verified, purchase);
-    // Of two requests with the same payment, or the same identifier, at the same time, one has stored it.
+    // Two requests may present the same payment, or the same identifier, at the same time: one has stored the claim.
     const first = taken === 'identifier_used' ? await this.identified(request, identifier!) : undefined;
     if (first) return { claim: first };
     if (typeof taken === 'string') throw conflicts[taken]();
@@ -145,7 +145,7 @@ export class RequestPayments {
     return claim;
   }
 
-  /** What is kept for a repetition, which shows that it is one by what others cannot read on the chain. */
+  /** The answer that is kept for a repetition, which shows that it is one by what others cannot read on the chain. */
   private keptAnswer(
     { identifier, network }: Claim,
     { answer, paymentJson }: PayRequest,
@@ -239,7 +239,9 @@ export class RequestPayments {
     if (!isRepeated || claim.answer === null) throw alreadyUsed();
   }
 
-  /** What an upfront payment has paid for is done under its ticket, so that its repetition does nothing more. */
+  /**
+   * The work that an upfront payment has paid for is done under its ticket, so that its repetition does nothing more.
+   */
   private assertUsable({ begunAt, grantedAt, settledAt }: Claim): void {
     // Older releases did not store when that was begun; where it was not, a payment that was noticed late still pays.
     const since = begunAt ?? (grantedAt ? settledAt : null);
@@ -247,7 +249,7 @@ export class RequestPayments {
   }
 }
 
-/** As tasks show it. */
+/** The status of a payment as tasks show it. */
 function statusOf({ state, sentAt, begunAt, grantedAt }: Claim): string {
   if (grantedAt) return 'Completed';
   if (state === 'refused') return 'Failed';

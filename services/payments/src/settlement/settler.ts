@@ -6,7 +6,7 @@ import type { FindResult, SendResult, SettlementNetwork, SettlementTransaction }
 import { isEnded, isMoved, type Claim, type TakenClaim } from './claim';
 import type { Claims } from './claims';
 
-/** Between two looks at a transaction that is under way. */
+/** The pause between two looks at a transaction that is under way. */
 const looks = { firstMs: 50, maxMs: 2_000 };
 
 /** Claims on which a process works at a time. */
@@ -20,7 +20,7 @@ interface Running {
   /** Aborts once a block has the transfer, and when the claim has ended. */
   moved: Cancellation;
   ended: Promise<void>;
-  /** What it waits for costs this service nothing more, so it takes no place. */
+  /** It waits for something that costs this service nothing more, so it takes no place. */
   isIdle: boolean;
   /** Plans in a row by which the payer may have too little. */
   uncoveredPlans: number;
@@ -150,7 +150,7 @@ export class Settler {
     const isFirst = claim.transaction === null;
     const transaction = claim.transaction ?? (await this.prepare(claim, running));
     if (!transaction) return false;
-    // Also a transaction that cannot be sent may be found: somebody else may have sent the payment.
+    // A transaction that cannot be sent may be found all the same: somebody else may have sent the payment.
     const sending: Promise<SendResult | { state: 'failed'; error: unknown }> = network.send(
       claim,
       transaction,

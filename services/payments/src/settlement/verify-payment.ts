@@ -48,7 +48,7 @@ export class PaymentVerification {
     }
   }
 
-  /** What cannot be settled now would be given away by whoever takes it for valid. */
+  /** A payment that cannot be settled now is not valid: whoever takes it for valid would give something away. */
   private async problemOn(network: QuotedNetwork, payment: UnsentPayment): Promise<PaymentProblem | undefined> {
     if (!network.isOpen() || !this.looks.tryAcquire()) return unknown;
     const found = await within(answerMs, this.look(network, payment));
@@ -71,7 +71,10 @@ export class PaymentVerification {
   }
 }
 
-/** Of a payment that was presented here: one that has paid for nothing yet still pays for what it was presented for. */
+/**
+ * The problem with a payment that was presented here: one that has paid for nothing yet still pays for what it was
+ * presented for.
+ */
 const problemWith = (claim: Claim, envelope: Envelope): PaymentProblem | undefined =>
   claim.grantedAt || (claim.appId === null && !claim.requestHash.equals(othersHashOf(envelope))) ? used : undefined;
 

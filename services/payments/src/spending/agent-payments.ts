@@ -61,9 +61,9 @@ export interface AgentPaymentsOptions {
 }
 
 /**
- * What agent keys pay: money of the application that has the key, to another application and the platform, within the
- * limits of the key. A payment is reserved before what it buys is done, and then completed or cancelled. All legs of
- * it, and what is left of the allowance of the key, move together or not at all.
+ * Payments by agent keys: money of the application that has the key, to another application and the platform, within
+ * the limits of the key. A payment is reserved before what it buys is done, and then completed or cancelled. All legs
+ * of it, and what is left of the allowance of the key, move together or not at all.
  */
 export class AgentPayments {
   private readonly allowances = new TtlCache<true>(knownKeys);
@@ -114,7 +114,7 @@ export class AgentPayments {
     return results.every(isApplied);
   }
 
-  /** What has ended already stays as it is. */
+  /** Releases what is reserved; what has ended already stays as it is. */
   async cancel(reservation: SpendReservation, call: Call): Promise<void> {
     await this.apply(
       heldOf(reservation).map(({ kind, holdId, at }) => voidOf(kind, holdId, at)),
@@ -206,7 +206,7 @@ export class AgentPayments {
 
 type HoldCommand = Command & { kind: Kind };
 
-/** What moves by kind. */
+/** The amounts that move, by kind. */
 type Legs = Readonly<Record<Kind, bigint>>;
 
 const sumOf = (amounts: readonly bigint[]): bigint => amounts.reduce((sum, amount) => sum + amount, 0n);

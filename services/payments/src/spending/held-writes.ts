@@ -23,10 +23,10 @@ const concurrency = 8;
 const callTimeoutMs = 10_000;
 
 const refPrefix = 'write ';
-/** What the holds for a write are for, in the ledger: that is all that is stored of it. */
+/** The reference of the holds for a write, in the ledger: that is all that is stored of it. */
 export const refOfWrite = (ticketId: string): string => `${refPrefix}${ticketId}`;
 
-/** Until when the hold for a write stays that should have ended at `dueMs`. */
+/** The time until which the hold stays for a write that should have ended at `dueMs`. */
 export const writeHoldExpiry = (dueMs: number): number => dueMs + unresolvedMs;
 
 export interface HeldWritesOptions {

@@ -9,7 +9,7 @@ const depthMax = 16;
 /** No requirement may be open for longer than a day. */
 const timeoutSecondsMax = 86_400;
 
-/** What a payment must meet. */
+/** The terms that a payment must meet. */
 export interface Requirement {
   /** CAIP-2. */
   network: string;
@@ -30,7 +30,7 @@ export interface ExactPayment {
 export interface Envelope {
   payment: JsonObject;
   requirement: JsonObject;
-  /** Of the envelope itself, where it says one. */
+  /** The version of x402 that the envelope itself states, if it does. */
   version?: JsonValue;
 }
 

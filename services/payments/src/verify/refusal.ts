@@ -13,7 +13,7 @@ export type Reason =
 /** The payment is refused. The message is for people and contains nothing of the request. */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
-  /** Who would have paid, where that is known. */
+  /** The address that would have paid, where it is known. */
   payer?: string;
 
   constructor(

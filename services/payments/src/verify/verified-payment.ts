@@ -12,7 +12,7 @@ export interface VerifiedPayment {
   key: string;
   /** Seconds since 1970 from which on the network cannot include it any more. */
   validUntilSeconds: number;
-  /** What the network needs to settle it, all in texts. */
+  /** The data that the network needs to settle it, all in texts. */
   proof: object;
   /** Why it is not taken, unless it was taken before. */
   refusal?: ServiceError | undefined;

@@ -7,7 +7,7 @@ import { Refusal } from './refusal';
 import type { VerifiedPayment } from './verified-payment';
 import { caip2Of, version1NameOf } from './version1-names';
 
-/** What is found about a payment, as the x402 specification writes it. */
+/** The outcome of verifying a payment, as the x402 specification writes it. */
 export type Finding =
   { isValid: true; payer: string } | { isValid: false; invalidReason: string; invalidMessage: string; payer?: string };
 
@@ -33,14 +33,14 @@ export class Verifier {
   ) {}
 
   /**
-   * A part at a time, so that others are served in between. Throws VALIDATION_FAILED for a body that is not
-   * well-formed.
+   * Verifies the payment in a body, a part at a time, so that others are served in between. Throws VALIDATION_FAILED
+   * for a body that is not well-formed.
    */
   verify(body: Buffer): Promise<Finding> {
     return runSliced(this.find(readEnvelope(body)));
   }
 
-  /** The same for a payment that stands beside its requirements. Rejects with a Refusal. */
+  /** Verifies a payment that stands beside its requirements, also a part at a time. Rejects with a Refusal. */
   verifyEnvelope(envelope: Envelope): Promise<{ payment: ExactPayment; verified: VerifiedPayment }> {
     return runSliced(this.check(envelope));
   }
@@ -53,7 +53,7 @@ export class Verifier {
     return this.schemeOf(network)?.memoOf?.(network, members);
   }
 
-  /** What is verified on networks on which payments are settled, as `GET /x402/supported` lists it. */
+  /** The kinds that are verified on networks where payments are settled, as `GET /x402/supported` lists them. */
   kinds(isSettled: (network: string) => boolean): object {
     const kinds = this.schemes.flatMap((scheme) =>
       [...scheme.networks()].filter(isSettled).flatMap((network) => kindsOn(network, scheme.extra)),

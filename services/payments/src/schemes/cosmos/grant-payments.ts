@@ -10,7 +10,7 @@ import type { ExactPayment } from '../../verify/envelope';
 import type { Members } from '../../verify/members';
 import type { VerifiedPayment } from '../../verify/verified-payment';
 
-/** What is taken under a grant. It holds no key. */
+/** The deduction that is made under a grant. It holds no key. */
 export interface GrantProof {
   grantId: string;
   deductionId: string;
@@ -81,7 +81,7 @@ export class GrantPayments {
     };
   }
 
-  /** What is found here costs the user nothing; the deduction itself is refused for the same reasons. */
+  /** A refusal that is found here costs the user nothing; the deduction itself is refused for the same reasons. */
   private refusalOf(
     grant: { revokedAt?: string; expiresAt: string; allowedApps: string[]; limitUtia: string; spentUtia: string },
     appId: string,
@@ -146,8 +146,8 @@ const messages = {
 } as const;
 
 /**
- * What the histories show of a deduction: without control characters and halves of surrogate pairs, which Postgres
- * cannot store.
+ * A label that the histories show of a deduction: without control characters and halves of surrogate pairs, which
+ * Postgres cannot store.
  */
 function labelIn(payload: Members, name: string): string {
   const text = payload.optionalText(name) ?? '';

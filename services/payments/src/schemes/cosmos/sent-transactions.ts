@@ -22,7 +22,7 @@ export interface SentProof {
 export const isSentProof = (proof: object): proof is SentProof => 'hash' in proof;
 
 const timeoutMs = 10_000;
-/** Between two looks for a transaction that no block has yet. */
+/** The pause between two looks for a transaction that no block has yet. */
 const looks = { firstMs: 200, maxMs: 1_000 };
 /** Requests that wait for a block; others look once. */
 const waitingMax = 50;
@@ -72,7 +72,7 @@ export class SentTransactions {
     return { payer: sender, scope: network, key: `tx|${hash}`, validUntilSeconds: nameableUntil + blockSeconds, proof };
   }
 
-  /** As it is at the latest after `waitMs`. */
+  /** The transaction as it is once a block has it, or at the latest after `waitMs`. */
   private async find(hash: string): Promise<FoundTransaction> {
     const { chain, waitMs } = this.options;
     const look = () => chain().findTransaction({ hash }, newCall(newDocumentId(), timeoutMs));

@@ -16,17 +16,16 @@ import type { VerifiedPayment } from '../../verify/verified-payment';
 export interface CosmosNetwork {
   /** CAIP-2, for example `cosmos:celestia`. */
   network: string;
-  /** Of all addresses, for example `celestia`. */
+  /** The prefix of all addresses, for example `celestia`. */
   prefix: string;
-  /** Of amounts and fees, for example `utia`. */
+  /** The unit of amounts and fees, for example `utia`. */
   denom: string;
-  /** Of a memo, at most. */
   memoBytesMax: number;
 }
 
 /** A signed transaction, in texts: what nodes take. */
 export interface CosmosProof {
-  /** In base64. */
+  /** The transaction in base64. */
   bytes: string;
   sender: string;
   sequence: string;
@@ -47,7 +46,7 @@ const keptSeconds = 86_400;
 export class CosmosExact implements ExactVerifier {
   readonly signers = {};
 
-  /** @param chains As far as they are known yet. */
+  /** @param chains The chains, as far as they are known yet. */
   constructor(private readonly chains: () => readonly CosmosNetwork[]) {}
 
   networks(): string[] {
@@ -157,6 +156,6 @@ function refusing<T>(reason: Refusal['reason'], read: () => T): T {
   }
 }
 
-/** By which nodes find a transaction: SHA-256 in upper-case hexadecimal digits. */
+/** The hash by which nodes find a transaction: SHA-256 in upper-case hexadecimal digits. */
 export const transactionHashOf = (bytes: Uint8Array): string =>
   createHash('sha256').update(bytes).digest('hex').toUpperCase();

@@ -5,7 +5,7 @@ export interface EvmAsset {
   /** CAIP-2, for example `eip155:8453`. */
   network: string;
   chainId: bigint;
-  /** In lower case. */
+  /** The address of the token, in lower case. */
   address: string;
   name: string;
   version: string;

@@ -49,7 +49,7 @@ interface Watched {
 interface View {
   node: EvmNode;
   head: EvmBlock;
-  /** By the payments that were looked for together: the logs of uses and cancellations, by what was used. */
+  /** The logs of uses and cancellations, by what was used; payments that were looked for together share one map. */
   logs: Map<string, Promise<ReadonlyMap<string, EvmLog>>>;
   /** The block that as many blocks follow as have to; undefined: the chain is too short. */
   final?: Promise<EvmBlock | undefined>;

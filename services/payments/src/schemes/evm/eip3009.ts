@@ -1,7 +1,10 @@
 import { keccak_256 } from '@noble/hashes/sha3';
 import type { EvmAsset } from './assets';
 
-/** What the holder of a token signs. Addresses are in lower case; the nonce is 32 bytes in hexadecimal digits. */
+/**
+ * The authorization that the holder of a token signs. Addresses are in lower case; the nonce is 32 bytes in hexadecimal
+ * digits.
+ */
 export interface Authorization {
   from: string;
   to: string;
@@ -23,7 +26,7 @@ export function domainSeparatorOf({ name, version, chainId, address }: EvmAsset)
   return Buffer.from(keccak_256(Buffer.concat(words)));
 }
 
-/** What is signed: the EIP-712 hash of an authorization in a domain. */
+/** The digest that is signed: the EIP-712 hash of an authorization in a domain. */
 export function authorizationDigest(domainSeparator: Buffer, authorization: Authorization): Uint8Array {
   const { from, to, value, validAfter, validBefore, nonce } = authorization;
   const struct = keccak_256(

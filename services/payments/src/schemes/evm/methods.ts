@@ -3,7 +3,7 @@ import type { PaymentAddress } from '../../networks/scheme';
 import { version1NameOf } from '../../verify/version1-names';
 import { assetKeyOf, type EvmAsset } from './assets';
 
-/** What clients show amounts of a token with. */
+/** The decimals with which clients show amounts of a token. */
 const shownDecimals = 6;
 
 /** The ways to pay in tokens on EVM networks, in the order of the addresses. */

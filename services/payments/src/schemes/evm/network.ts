@@ -33,7 +33,7 @@ export interface EvmNetworkOptions {
   transactions: Transactions;
   /** How many blocks have to follow that of a transfer. */
   depthBlocks: bigint;
-  /** From when on a transaction that is not included is replaced by one with higher fees. */
+  /** How long after it was signed a transaction that is not included is replaced by one with higher fees. */
   replaceAfterMs: number;
   /** The most that a unit of gas may cost, in wei. */
   maxFeePerGas: bigint;
@@ -42,11 +42,11 @@ export interface EvmNetworkOptions {
 
 /** More than a transfer takes: with less than it costs nothing more is taken. */
 const usualGas = 120_000n;
-/** Those that are sent again at a time. */
+/** The most transactions that are sent again at a time. */
 const resendMax = 100;
 /** Meanwhile the settlement itself sends. */
 const resendAfterMs = 3_000;
-/** After how many blocks a payment is refused that its payer's balance does not cover beside other payments. */
+/** Blocks after which a payment is refused that its payer's balance does not cover beside other payments. */
 const uncoveredPlansMax = 2;
 
 /** An EVM network behind its nodes, on which one account of this service pays the gas. */
@@ -136,7 +136,7 @@ export class EvmNetwork implements SettlementNetwork {
 
   async send(_payment: Settled, { hash }: SettlementTransaction): Promise<SendResult> {
     const stored = await this.options.transactions.ofClaim(hash);
-    // What was sent once is sent again by `keepNonces`.
+    // A transaction that was sent once is sent again by `keepNonces`.
     if (stored && !stored.isSent) await this.broadcast(stored);
     return { state: 'sent' };
   }
@@ -229,7 +229,7 @@ export class EvmNetwork implements SettlementNetwork {
     };
   }
 
-  /** What a transaction offers for gas after a block; undefined where that costs more than it may. */
+  /** The fees that a transaction offers for gas after a block; undefined where that costs more than it may. */
   private async feesAt(node: EvmNode, latest: EvmBlock): Promise<Fees | undefined> {
     return feesWithin(await node.fees(latest), latest.baseFee, this.options.maxFeePerGas);
   }

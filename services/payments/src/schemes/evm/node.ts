@@ -7,7 +7,7 @@ export interface EvmBlock {
   height: bigint;
   hash: string;
   timestampSeconds: bigint;
-  /** In wei for a unit of gas. */
+  /** The base fee in wei for a unit of gas. */
   baseFee: bigint;
 }
 
@@ -18,14 +18,13 @@ export interface EvmReceipt {
   logs: EvmLog[];
 }
 
-/** What a call to a contract is. */
 export interface ContractCall {
   from?: string;
   to: string;
   data: string;
 }
 
-/** What a unit of gas costs, in wei. */
+/** The fees for a unit of gas, in wei. */
 export interface Fees {
   maxFeePerGas: bigint;
   maxPriorityFeePerGas: bigint;
@@ -92,13 +91,13 @@ export class EvmNode implements NetworkNode<EvmBlock> {
     return this.rpc.call('eth_estimateGas', [call, 'latest'], quantity);
   }
 
-  /** What transactions are included for soon, after a block. */
+  /** The fees for which transactions are included soon, after a block. */
   async fees({ baseFee }: EvmBlock): Promise<Fees> {
     const maxPriorityFeePerGas = await this.rpc.call('eth_maxPriorityFeePerGas', [], quantity);
     return { maxFeePerGas: 2n * baseFee + maxPriorityFeePerGas, maxPriorityFeePerGas };
   }
 
-  /** In wei. */
+  /** The balance of an account, in wei. */
   balance(address: string): Promise<bigint> {
     return this.rpc.call('eth_getBalance', [address, 'latest'], quantity);
   }

@@ -13,7 +13,7 @@ import { openGasKey, type GasKey } from './gas-key';
 import { Transactions } from './transactions';
 
 const lagMaxBlocks = 10n;
-/** By which the time of a block is measured. */
+/** The number of blocks over which the time of a block is measured. */
 const measuredBlocks = 10n;
 
 export interface EvmSettings {

@@ -11,7 +11,7 @@ import type { Transactions } from './transactions';
 export type Funds = 'insufficient' | 'uncovered' | Reservation;
 
 export interface Reservation {
-  /** In units of the token, after the block. */
+  /** The balance of the payer after the block, in units of the token. */
   balance: bigint;
   /** Called once the payment is stored as under way, or is not made. */
   release: () => void;
@@ -25,7 +25,7 @@ const balances = { max: 10_000, ttlMs: 60_000 };
  */
 export class PayerFunds {
   private readonly balances = new TtlCache<bigint>(balances);
-  /** By payer: the sum of the payments that this process is about to sign. */
+  /** The sum of the payments that this process is about to sign, by payer. */
   private readonly reserved = new Map<string, bigint>();
 
   constructor(private readonly transactions: Pick<Transactions, 'underWay'>) {}

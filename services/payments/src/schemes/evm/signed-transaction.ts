@@ -14,10 +14,10 @@ export interface TransactionContent extends Fees {
 }
 
 /**
- * What a transaction offers for a unit of gas, at most as much as may be paid for it; undefined where the next block
- * costs more.
+ * The fees that a transaction offers for a unit of gas, at most as much as may be paid for it; undefined where the next
+ * block costs more.
  *
- * @param baseFee Of the latest block, in wei, as all of these.
+ * @param baseFee The base fee of the latest block, in wei, as all of these.
  */
 export function feesWithin(usual: Fees, baseFee: bigint, max: bigint): Fees | undefined {
   if (baseFee + usual.maxPriorityFeePerGas > max) return undefined;
@@ -35,15 +35,15 @@ export function signTransaction(key: GasKey, content: TransactionContent): Settl
  * Nodes replace a transaction by another one of the same nonce if both fees are a tenth higher; some ask for an eighth.
  */
 const raised = (fee: bigint): bigint => (fee * 9n) / 8n + 1n;
-/** What is not included although it pays so many times what is usual is not included because of its fees. */
+/** The multiple of the usual fees beyond which fees are not the reason why a transaction is not included. */
 const feesMax = 4n;
 
 const higher = (one: bigint, other: bigint): bigint => (one > other ? one : other);
 const lower = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 
 /**
- * The same call with the same nonce and higher fees; undefined where they are so high already that more would not help,
- * or would be more than may be paid.
+ * A transaction with the call and the nonce of another one, and higher fees; undefined where they are so high already
+ * that more would not help, or would be more than may be paid.
  */
 export function replaceTransaction(
   key: GasKey,

@@ -1,7 +1,7 @@
 import { createContract, events } from 'micro-eth-signer/abi';
 import type { EvmProof } from './verify';
 
-// What EIP-3009 and ERC-20 define, as far as it is used here.
+// The functions of EIP-3009 and ERC-20 that are used here.
 const contract = createContract([
   {
     type: 'function',

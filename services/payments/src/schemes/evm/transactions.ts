@@ -4,7 +4,7 @@ import { assetKeyOf } from './assets';
 import type { SettlementTransaction } from '../../networks/settlement-network';
 import type { EvmProof } from './verify';
 
-/** What was signed with a nonce, in its latest form. */
+/** The transaction that was signed with a nonce, in its latest form. */
 export interface StoredTransaction extends SettlementTransaction {
   nonce: bigint;
   /** The authorization was not used up to this block. */
@@ -55,8 +55,9 @@ export class Transactions {
   }
 
   /**
-   * What may not have left the balance of a payer in a token at a block, in its units: what is being settled, and what
-   * later blocks have moved. Transactions that have failed are left out: nothing sends them again.
+   * The amount that may not have left the balance of a payer in a token at a block, in its units: payments that are
+   * being settled, and those that later blocks have moved. Transactions that have failed are left out: nothing sends
+   * them again.
    */
   async underWay({ network, asset, from }: EvmProof, height: bigint, tx?: Connection): Promise<bigint> {
     const found = await row<{ amount: string }>(
@@ -84,7 +85,7 @@ export class Transactions {
     );
   }
 
-  /** Those from a nonce on, in the order of their nonces. */
+  /** The transactions from a nonce on, in the order of their nonces. */
   from(nonce: bigint, limit: number): Promise<StoredTransaction[]> {
     return rows<StoredTransaction>(
       this.pool,

@@ -4,16 +4,16 @@ import { readSeedFile } from '@granary/shared/keys/seed-file';
 
 /** The key of the account that pays the fees. It only signs: nothing hands it out. */
 export interface FeeKey {
-  /** In base58. */
+  /** The address in base58. */
   readonly address: string;
-  /** Of Ed25519, in 64 bytes: the same message has the same signature. */
+  /** Signs by Ed25519, in 64 bytes: the same message always has the same signature. */
   sign(message: Uint8Array): Buffer;
 }
 
 // m/44'/501'/0'/0', the first account of wallets on Solana.
 const path = [44, 501, 0, 0];
 const hardened = 0x8000_0000;
-// What stands before the 32 bytes of a private key in its DER form (RFC 8410).
+// The bytes that stand before the 32 bytes of a private key in its DER form (RFC 8410).
 const derPrefix = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 /** The account m/44'/501'/0'/0' of the seed in a file. Throws a KeyFileError. */
@@ -22,7 +22,7 @@ export async function openFeeKey(file: string): Promise<FeeKey> {
   return feeKeyOf(await readSeedFile(file, advice));
 }
 
-/** The same of a seed, derived by SLIP-0010. */
+/** The account m/44'/501'/0'/0' of a seed, derived by SLIP-0010. */
 export function feeKeyOf(seed: Uint8Array): FeeKey {
   const der = Buffer.concat([derPrefix, derive(seed, path)]);
   const secret = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });

@@ -21,13 +21,13 @@ export interface SolanaNetworkOptions {
   id: string;
   nodes: NodePool<Block, SolanaNode>;
   key: FeeKey;
-  /** From when on a transaction counts. */
+  /** The commitment from which on a transaction counts. */
   commitment: Commitment;
   log: Logger;
   now: () => Date;
 }
 
-/** What ten of the dearest transactions cost that are accepted: with less nothing more is taken. */
+/** The cost of ten of the dearest transactions that are accepted, in lamports: with less nothing more is taken. */
 const balanceMin = 10_100_000n;
 
 /**
@@ -93,7 +93,7 @@ export class SolanaNetwork implements SettlementNetwork {
     return { state: 'ready', sign: () => Promise.resolve(signed) };
   }
 
-  /** Of a transaction that was executed the chain says so in the simulation. */
+  /** If a transaction was executed already, the chain says so in the simulation. */
   async findProblem({ proof }: UnsentPayment): Promise<PaymentProblem | undefined> {
     const problem = await this.options.nodes.ask((node) => node.simulate((proof as SolanaProof).transaction));
     if (problem === undefined) return undefined;

@@ -38,12 +38,12 @@ export class SolanaNode implements NetworkNode<Block> {
     return { height: BigInt(await this.rpc.call('getBlockHeight', [{ commitment: 'confirmed' }], whole)) };
   }
 
-  /** In lamports. */
+  /** The balance of an account, in lamports. */
   async balance(address: string): Promise<bigint> {
     return BigInt(await this.rpc.call('getBalance', [address, { commitment: 'confirmed' }], valueOf(whole)));
   }
 
-  /** What it would come to, whoever signs: undefined where it would succeed, else the error of the chain as JSON. */
+  /** The outcome of a transaction, whoever signs: undefined where it would succeed, else the chain's error as JSON. */
   async simulate(transaction: string): Promise<string | undefined> {
     const options = { encoding: 'base64', commitment: 'confirmed', sigVerify: false };
     const { err } = await this.rpc.call('simulateTransaction', [transaction, options], simulationSchema);

@@ -9,7 +9,7 @@ import type { FeeKey } from './fee-key';
 import { SolanaNetwork } from './network';
 import { SolanaNode, type Commitment } from './node';
 
-/** Of blocks of 0.4 seconds. */
+/** How many blocks of 0.4 seconds a node may be behind another one. */
 const lagMaxBlocks = 50n;
 
 export interface SolanaSettings {

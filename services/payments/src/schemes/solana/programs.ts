@@ -1,7 +1,7 @@
 import { readSolanaAddress } from './address';
 import type { SolanaAsset } from './assets';
 
-// The same on each network.
+// The addresses of programs are the same on each network.
 const idOf = (address: string): string => readSolanaAddress(address)!;
 
 /** The addresses of programs, in hexadecimal digits. */

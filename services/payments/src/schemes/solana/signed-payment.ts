@@ -28,5 +28,5 @@ export function blockhashOf(transaction: Buffer): string {
   return base58.encode(message.subarray(at, at + addressBytes));
 }
 
-/** What is signed. The lengths of a payment are below 128, so each takes a byte. */
+/** The part of a transaction that is signed. The lengths of a payment are below 128, so each takes a byte. */
 const messageOf = (transaction: Buffer): Buffer => transaction.subarray(1 + transaction[0]! * signatureBytes);

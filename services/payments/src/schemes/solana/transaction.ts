@@ -15,7 +15,7 @@ export interface Instruction {
 export interface SolanaTransaction {
   /** One of 64 bytes for each of the first accounts, in their order. */
   signatures: Buffer[];
-  /** What is signed. */
+  /** The part that is signed. */
   message: Buffer;
   /** Addresses, in hexadecimal digits; the first one pays the fee. */
   accounts: string[];

@@ -9,7 +9,7 @@ export interface SolanaTransfer {
   source: string;
   mint: string;
   destination: string;
-  /** Who may take from the source: its owner, or whom the owner has allowed it. It signs. */
+  /** The account that may take from the source: its owner, or one that the owner has allowed it. It signs. */
   authority: string;
   amount: bigint;
   decimals: number;

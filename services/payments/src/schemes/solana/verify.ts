@@ -24,7 +24,7 @@ export interface SolanaSettings {
 export interface SolanaProof {
   network: string;
   feePayer: string;
-  /** In base64; the first signature is empty. */
+  /** The transaction in base64; its first signature is empty. */
   transaction: string;
   /** SHA-256 of what is signed, in hexadecimal digits. It is the same whatever the first signature will be. */
   messageHash: string;
@@ -48,7 +48,7 @@ const signatureEmpty = Buffer.alloc(64);
 export class SolanaExact implements ExactVerifier {
   private readonly networksOfAssets: ReadonlySet<string>;
   private readonly assets: ReadonlyMap<string, AcceptedAsset>;
-  /** In hexadecimal digits, by their texts. */
+  /** The addresses that pay fees, in hexadecimal digits, by their texts. */
   private readonly feePayers: ReadonlyMap<string, string>;
   /** The accounts of recipients, which take longer to find than the rest takes. */
   private readonly tokenAccounts = new LRUCache<string, string>({ max: tokenAccountsMax });
