@@ -43,7 +43,7 @@ export interface RunningBlobs extends RunningService {
   httpAddress: string;
 }
 
-/** What its database has. */
+/** The tables of the service's database. */
 export const blobsSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true };
 /** The store is probed at most this often. */
 const probeEveryMs = 3_000;

@@ -20,7 +20,7 @@ import { reliableChain } from './simulated-chain/settings';
 import { addressOf } from '@granary/shared/money/cosmos/address';
 import type { KeyProvider } from './wallets/keys';
 
-/** What the hot wallet of the simulated chain has from the beginning, for fees. */
+/** The money that the hot wallet of the simulated chain has from the beginning, for fees. */
 const genesisUtia = 1_000_000_000n;
 /** A transaction that is not included in so many blocks expires. */
 const timeoutBlocks = 50;
@@ -32,9 +32,9 @@ const cosmosEveryMs = 2_000;
 interface KindOfChain {
   chain: Chain;
   check: Check;
-  /** Those that users have given the broker. */
+  /** The grants that users have given the broker. */
   grants: ChainGrants;
-  /** Of the simulated chain only. */
+  /** The faucet, which only the simulated chain has. */
   faucet?: Faucet;
   /** How often the next block is looked for. */
   everyMs: number;
@@ -82,7 +82,7 @@ export async function openChain(pool: Pool, keys: KeyProvider, config: FinanceCo
   return { ...opened, account, signing, broker };
 }
 
-/** Of the hot wallet and the broker. */
+/** The addresses of the hot wallet and the broker. */
 interface Addresses {
   sender: string;
   broker: string;
@@ -135,7 +135,7 @@ async function openSimulated(pool: Pool, config: FinanceConfig, { sender, broker
   };
 }
 
-/** What was credited from one chain must not be paid out on another, least of all on a real one. */
+/** Money that was credited from one chain must not be paid out on another, least of all on a real one. */
 async function assertChainOrigin(pool: Pool, { CHAIN, CHAIN_ID }: FinanceConfig): Promise<void> {
   const isOther =
     CHAIN === 'cosmos' ? sql`chain_id <> ${CHAIN_ID!}` : sql`chain_id not in (select chain_id from simulated_chain)`;

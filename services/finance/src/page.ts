@@ -8,7 +8,7 @@ export interface PageRequest {
 
 export interface Page<T> {
   items: T[];
-  /** Of the whole list. */
+  /** The number of items in the whole list. */
   total: bigint;
 }
 

@@ -34,7 +34,7 @@ export interface Local extends Running {
  * Granary runs on the data directory.
  */
 export async function startLocal({ config, environment, log, say }: LocalOptions): Promise<Local> {
-  // Before anything is made: the gateway takes its address last, when a first start has made a database.
+  // The address is checked before anything is made: the gateway takes it last, when a first start has made a database.
   await requireFree(config.HOST, config.PORT);
   const dataDir = await openDataDirectory({ explicit: config.DATA_DIR, defaultDir: '.granary', say });
   let fail: (error: Error) => void = () => {};

@@ -1,7 +1,7 @@
 import type { Command } from './program/command';
 
 export interface ListedCommand {
-  /** What it does, for the list of commands. */
+  /** The description of the command in the list of commands. */
   summary: string;
   /** Loads it alone: the image has no Postgres to restore to, and so not the packages of every command. */
   load: () => Promise<Command>;

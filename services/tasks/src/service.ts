@@ -28,7 +28,7 @@ export interface TasksOverrides extends Overrides {
   dataOutbox?: Target<OutboxDefinition>;
 }
 
-/** What its database has. */
+/** The tables of the service's database. */
 export const tasksSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true };
 
 /** The tasks service: the state of tickets. Throws a ConfigError when the address of `data` is missing. */

@@ -8,7 +8,7 @@ export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 /** The topic on which services publish the progress of their jobs. */
 export const tasksTopic = 'tasks';
 
-/** In order. A task only moves forward, and not at all once it is Completed or Failed. */
+/** The statuses in order. A task only moves forward, and not at all once it is Completed or Failed. */
 const statuses = [
   'Pending',
   'PaymentBroadcast',

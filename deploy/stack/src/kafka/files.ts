@@ -6,9 +6,9 @@ export const kafkaVersion = '4.3.1';
 export interface BrokerPlace {
   port: number;
   controllerPort: number;
-  /** Where it listens for clients, 127.0.0.1 by default. */
+  /** The host on which the broker listens for clients, 127.0.0.1 by default. */
   listenHost?: string;
-  /** Where clients reach it, 127.0.0.1 by default. */
+  /** The host by which clients reach the broker, 127.0.0.1 by default. */
   advertisedHost?: string;
   /** Folder, relative to the broker's working directory. */
   data: string;

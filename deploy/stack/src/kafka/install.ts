@@ -85,7 +85,7 @@ export async function formatData(
     const properties = path.join(staging, 'format.properties');
     await writeFile(properties, brokerProperties(place), { mode: 0o600 });
     const clusterId = randomBytes(16).toString('base64url');
-    // With an equals sign, because an id may begin with a dash.
+    // The option has an equals sign, because an id may begin with a dash.
     const format = ['kafka.tools.StorageTool', 'format', `--cluster-id=${clusterId}`, '-c', properties];
     const args = [...jvmOptions, ...classPath, ...format, '--add-scram', scramRecord(credentials)];
     const file = path.join(staging, 'arguments');

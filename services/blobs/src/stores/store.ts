@@ -60,7 +60,7 @@ export interface PresignedHeaders {
 /** Counts and hashes the bytes of a stream. */
 export interface Measure {
   through(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer>;
-  /** To be called once, at the end of the stream. */
+  /** Returns the size and the digest; to be called once, at the end of the stream. */
   result(): { sizeBytes: number; sha256: string };
 }
 

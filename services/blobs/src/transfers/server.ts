@@ -29,7 +29,7 @@ export interface TransferServerOptions {
 export interface TransferServer {
   /** host:port, with the actual port. */
   address: string;
-  /** From now on each connection closes after its current answer, so that callers choose another replica. */
+  /** Closes each connection after its current answer from now on, so that callers choose another replica. */
   leave(): void;
   stop(): Promise<void>;
 }

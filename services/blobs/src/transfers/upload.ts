@@ -16,7 +16,7 @@ export interface UploadAnswer {
   blob_id: string;
   status: 'Completed';
   message: string;
-  /** Where the upload made the collection. */
+  /** The collection that the upload made, if it made one. */
   created_collection?: { name: string; access_policy: { read: string } };
 }
 

@@ -7,7 +7,7 @@ export interface Coverage {
   until: Date;
 }
 
-/** What a granter has given the broker on the chain. */
+/** The grant of a granter to the broker on the chain. */
 export interface ChainGrant {
   /**
    * Makes the chain let the broker take as much, or throws GRANT_MISSING where only the granter can do that. Called in
@@ -32,7 +32,7 @@ export interface ChainGrants {
   reduce(tx: Connection, granter: string, wanted: Coverage | undefined): Promise<void>;
   /** How much the chain lets the broker send from a granter to a recipient now; undefined: any amount. */
   allowance(granter: string, recipient: string): Promise<bigint | undefined>;
-  /** What a granter has and can send now: not what vesting locks. */
+  /** The money that a granter has and can send now, without what vesting locks. */
   spendable(granter: string): Promise<bigint>;
 }
 

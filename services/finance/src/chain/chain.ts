@@ -1,7 +1,7 @@
 /** An account of a chain; it exists once money was sent to its address. */
 export interface ChainAccount {
   number: bigint;
-  /** Of its next transaction. */
+  /** The sequence number of the account's next transaction. */
   sequence: bigint;
   /** The height of the node when it looked. */
   height: bigint;
@@ -17,7 +17,7 @@ export interface ChainTransfer {
   at: Date;
   sender: string;
   recipient: string;
-  /** Of the size that the chain allows, which may be beyond 64 bits; see `storedAmount`. */
+  /** The amount as the chain has it, which may be beyond 64 bits; see `storedAmount`. */
   amount: bigint;
   memo: string;
 }
@@ -31,8 +31,9 @@ const storedAmountMax = 2n ** 63n - 1n;
 export const storedAmount = (amount: bigint): bigint => (amount > storedAmountMax ? storedAmountMax : amount);
 
 /**
- * What a node says to a transaction. `known`: it is in its mempool or in a block already. `later`: the mempool is full,
- * so the same bytes may be sent again. `refused`: these bytes are invalid, with a code of the Cosmos SDK.
+ * The answer of a node to a transaction. `known`: it is in the node's mempool or in a block already. `later`: the
+ * mempool is full, so the same bytes may be sent again. `refused`: these bytes are invalid, with a code of the Cosmos
+ * SDK.
  */
 export type BroadcastResult =
   | { state: 'accepted' }
@@ -40,7 +41,7 @@ export type BroadcastResult =
   | { state: 'later' }
   | { state: 'refused'; codespace: string; code: number };
 
-/** What became of a transaction in its block: code 0 if it succeeded, else one of a module of the chain. */
+/** The outcome of a transaction in its block: code 0 if it succeeded, else one of a module of the chain. */
 export interface Outcome {
   code: number;
   /** The module, as codes are only unique within one; `sdk` for those of the Cosmos SDK. */
@@ -66,7 +67,7 @@ export interface Chain {
   balance(address: string): Promise<bigint>;
   /** Sends a signed transaction; the same bytes may be sent as often as wanted. */
   broadcast(bytes: Uint8Array): Promise<BroadcastResult>;
-  /** By the hash of its bytes: SHA-256 as upper-case hex. */
+  /** Looks for a transaction by the hash of its bytes: SHA-256 as upper-case hex. */
   find(hash: string): Promise<FindResult>;
   /** All transfers in the blocks from one height to another, both included, in their order. */
   transfers(from: bigint, to: bigint): AsyncIterable<ChainTransfer>;

@@ -7,7 +7,7 @@ import { encodeSigned, encodeTransfer, type Transfer } from '@granary/shared/mon
 /** A transaction that nodes take as it is. */
 export interface SignedTransaction {
   bytes: Uint8Array;
-  /** By which nodes find it: SHA-256 of the bytes as upper-case hex. */
+  /** The hash by which nodes find the transaction: SHA-256 of the bytes as upper-case hex. */
   hash: string;
 }
 

@@ -14,7 +14,7 @@ import { JsonRpc, NodeFailure, RpcError } from '@granary/shared/http/json-rpc';
 
 /** A light call: a node that takes longer is not asked anything else. */
 const statusTimeoutMs = 3_000;
-/** What the transactions of a full block leave behind: events, but not their bytes. */
+/** The limit of an answer with the results of a full block: events, but not the bytes of its transactions. */
 const resultsMaxBytes = 32 * 1024 * 1024;
 const searchPage = 50;
 const searchMaxBytes = 8 * 1024 * 1024;
@@ -52,7 +52,7 @@ const resultSchema = z.object({
     .nullish()
     .transform((events) => events ?? []),
 });
-/** What a transaction has done. */
+/** The result of a transaction: its code and its events. */
 export type TransactionResult = z.infer<typeof resultSchema>;
 
 const foundSchema = z.object({
@@ -138,7 +138,7 @@ export class CometNode {
     return balance ? BigInt(balance.amount) : 0n;
   }
 
-  /** Without what vesting locks, which `balance` includes. Known to the Cosmos SDK from 0.47 on. */
+  /** The balance without what vesting locks, which `balance` includes. The Cosmos SDK knows the query from 0.47 on. */
   async spendable(address: string, denom: string): Promise<bigint> {
     const request = QuerySpendableBalanceByDenomRequest.encode({ address, denom }).finish();
     const found = await this.query('/cosmos.bank.v1beta1.Query/SpendableBalanceByDenom', request);
@@ -147,7 +147,7 @@ export class CometNode {
   }
 
   /**
-   * What a granter lets a grantee do, whatever the kind of message: a query for one kind that was not granted is
+   * The grants of a granter to a grantee, whatever the kind of message: a query for one kind that was not granted is
    * refused, with codes that differ between versions of the Cosmos SDK.
    */
   async grants(granter: string, grantee: string): Promise<AuthzGrant[]> {
@@ -172,7 +172,7 @@ export class CometNode {
     }
   }
 
-  /** By its hash; undefined when its index does not have it. */
+  /** Looks for a transaction by its hash; undefined when the index of the node does not have it. */
   async find(hash: string): Promise<FoundTransaction | undefined> {
     try {
       const params = { hash: Buffer.from(hash, 'hex').toString('base64') };
@@ -199,7 +199,7 @@ export class CometNode {
   }
 
   /**
-   * What the transactions of a block have done, in their order. It does not come from the index, which may be behind.
+   * The results of the transactions of a block, in their order. They do not come from the index, which may be behind.
    */
   async blockResults(height: bigint): Promise<TransactionResult[]> {
     const params = { height: height.toString() };

@@ -46,20 +46,20 @@ export class CometNodes {
     const inOrder = this.cooldowns.order(this.nodes, ({ name }) => name);
     const wanted = inOrder.filter(({ name }) => !this.cooldowns.has(name));
     let ready = await this.check(wanted);
-    // As the last resort, those that failed lately.
+    // The nodes that failed lately are the last resort.
     if (ready.length === 0) ready = await this.check(inOrder.filter((node) => !wanted.includes(node)));
     if (ready.length === 0) throw new NodeFailure(this.problems.join('; '));
     return ready;
   }
 
-  /** The same, each time with another one first. */
+  /** The nodes that `ready` returns, each time with another one first. */
   async rotated(): Promise<ReadyNode[]> {
     const ready = await this.ready();
     const first = this.nextIndex++ % ready.length;
     return [...ready.slice(first), ...ready.slice(0, first)];
   }
 
-  /** What the first node answers that does. Throws the error of the last one. */
+  /** The answer of the first node that gives one. Throws the error of the last node when none does. */
   async ask<T>(work: (node: CometNode) => Promise<T>): Promise<T> {
     let failure: unknown;
     for (const { node } of await this.ready()) {

@@ -11,9 +11,9 @@ const looksWanted = 2;
 export interface CosmosChainOptions {
   nodes: CometNodes;
   denom: string;
-  /** Of all addresses. */
+  /** The prefix of all addresses. */
   prefix: string;
-  /** Those of the addresses that are ours: transfers between others are left out. */
+  /** Returns those of the addresses that are ours: transfers between others are left out. */
   ours: (addresses: readonly string[]) => Promise<ReadonlySet<string>>;
 }
 
@@ -64,8 +64,8 @@ export class CosmosChain implements Chain {
   }
 
   /**
-   * Where there are several nodes, two must not have found the hash, and the height is the lower one of theirs; it is 0
-   * when one alone could be asked.
+   * A hash is absent when two nodes have not found it, or the only one there is. The height is the lower one of theirs;
+   * it is 0 when one alone of several could be asked.
    */
   async find(hash: string): Promise<FindResult> {
     const { nodes } = this.options;

@@ -9,9 +9,9 @@ import type { CometNodes } from './comet-nodes';
 export interface CosmosGrantsOptions {
   nodes: CometNodes;
   denom: string;
-  /** Of the broker. */
+  /** The address of the broker. */
   grantee: string;
-  /** Of the hot wallet, to which a new grant must allow sends where no other recipient is known. */
+  /** The address of the hot wallet, to which a new grant must allow sends where no other recipient is known. */
   hotWallet: string;
 }
 
@@ -67,7 +67,7 @@ const isForSends = ({ authorization }: Grant): boolean =>
   (authorization?.typeUrl === GenericAuthorization.typeUrl &&
     GenericAuthorization.decode(authorization.value).msg === MsgSend.typeUrl);
 
-/** What a grant allows, or why it allows nothing. */
+/** The amount and the end that a grant allows, or the reason why it allows nothing. */
 function allowedBy({ authorization, expiration }: Grant, denom: string, recipient: string): Allowed | string {
   const until = expiration && dateOf(expiration);
   if (authorization!.typeUrl === GenericAuthorization.typeUrl) return { amount: undefined, until };

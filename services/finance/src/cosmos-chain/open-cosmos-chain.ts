@@ -17,7 +17,7 @@ export interface CosmosSettings {
   statusTtlMs?: number;
 }
 
-/** From here on, health reports that deposits are not credited. */
+/** When more blocks than this are unread, health reports that deposits are not credited. */
 const unreadMax = 100n;
 /** Shorter than the time between two blocks. */
 const defaultStatusTtlMs = 500;

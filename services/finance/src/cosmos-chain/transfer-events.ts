@@ -38,7 +38,7 @@ function attribute({ attributes }: ChainEvent, key: string): string | undefined 
   return encoded == null ? undefined : decode(encoded);
 }
 
-/** Of the denomination among coins such as `5ibc/AB,70utia`; amounts of the Cosmos SDK have up to 256 bits. */
+/** The amount of the denomination among coins such as `5ibc/AB,70utia`; the Cosmos SDK has up to 256 bits for one. */
 function amountOf(coins: string, denom: string): bigint {
   for (const coin of coins.split(',')) {
     const [, digits, name] = /^(\d{1,78})(.+)$/.exec(coin.trim()) ?? [];

@@ -70,7 +70,7 @@ export async function advanceDeductions(options: DeductionSigning, shortage = { 
   if (waiting.length === 0) return 'idle';
   if ((await refuseUncovered(options, waiting)) > 0) return 'progress';
   const isSigned = await signNext(options, { address: broker, key: 'broker' }, async (tx, balance) => {
-    // Those that came meanwhile were not compared with what the chain allows.
+    // Deductions that came meanwhile were not compared with what the chain allows.
     const examined = payable(await lockExamined(tx, waiting), balance, gasPrice);
     return examined.length === 0 ? undefined : draftOf(examined);
   });
@@ -99,7 +99,7 @@ const columns = sql`id, amount, address, recipient, is_single as "isSingle"`;
 const isWaiting = sql`state = 'pending' and transaction_number is null`;
 const inOrder = sql`order by is_single desc, created_at, id`;
 
-/** Those that the next transaction takes, in the order in which they have waited. */
+/** The deductions that the next transaction takes, in the order in which they have waited. */
 async function listNext(db: Pool): Promise<Waiting[]> {
   const waiting = await rows<Waiting>(
     db,
@@ -108,7 +108,7 @@ async function listNext(db: Pool): Promise<Waiting[]> {
   return waiting[0]?.isSingle ? waiting.slice(0, 1) : waiting;
 }
 
-/** Those of the examined ones that still wait. */
+/** Locks the examined deductions that still wait. */
 const lockExamined = (tx: Connection, examined: readonly Waiting[]): Promise<Waiting[]> =>
   rows<Waiting>(
     tx,

@@ -2,9 +2,9 @@ import { execute, row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 
-/** What is to be taken under a grant. */
+/** A deduction that is to be taken under a grant. */
 export interface NewDeduction {
-  /** Of the payment: the same one again starts nothing. */
+  /** The id that the payment has for it: the same one again starts nothing. */
   id: string;
   grantId: string;
   appId: string;
@@ -25,7 +25,7 @@ const cooldownMs = 3_600_000;
 
 export interface Deduction {
   state: 'pending' | 'confirmed' | 'failed';
-  /** Of its transaction, once it is signed. */
+  /** The hash of its transaction, once it is signed. */
   hash: string | null;
   height: bigint | null;
   reason: string | null;

@@ -29,7 +29,7 @@ export async function removeOldGrants(pool: Pool): Promise<number> {
   const long = sql`clock_timestamp() - interval '1 day' * ${keptDays}`;
   const { removed } = (await row<{ removed: bigint }>(
     pool,
-    // What a block has that is not compared with them yet (chain-checks.ts) stays.
+    // Deductions of a block that is not compared with them yet (chain-checks.ts) stay.
     sql`with deductions as (
           delete from grant_deduction where id in (
             select id from grant_deduction d where state <> 'pending' and updated_at < ${long}

@@ -12,7 +12,7 @@ export interface ChainHandlerOptions {
   chain: Chain;
   prefix: string;
   denom: string;
-  /** Of the hot wallet. */
+  /** The address of the hot wallet. */
   address: string;
   memoBytesMax: number;
 }

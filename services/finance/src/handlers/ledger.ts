@@ -88,7 +88,10 @@ export function ledgerHandlers({
   };
 }
 
-/** What was collected on the simulated network of x402, which no wallet with real money may be credited for. */
+/**
+ * Whether a command moves what was collected on the simulated network of x402, which no wallet with real money may be
+ * credited for.
+ */
 const isPlayMoney = (command: Command): boolean =>
   'ref' in command && command.debitAccount.startsWith(`world:${playMoneyNetwork}/`);
 const playMoneyRefused = { outcome: 'refused' as const, reason: 'PLAY_MONEY', amount: '0' };

@@ -1,6 +1,6 @@
 import { maxUtia } from '@granary/shared/money/amounts';
 
-/** What every command has. */
+/** The members that every command has. */
 interface CommandBase {
   /** A UUID made by the caller, who repeats the command with it until the result is definite. See `transferId`. */
   id: string;
@@ -11,9 +11,9 @@ interface CommandBase {
 interface Movement extends CommandBase {
   debitAccount: string;
   creditAccount: string;
-  /** In the unit of both accounts, from 1 to 2^53-1. */
+  /** The amount in the unit of both accounts, from 1 to 2^53-1. */
   amount: bigint;
-  /** What money moves for: the id of a quote, of a payout; at most 200 characters. */
+  /** The reference to what money moves for: the id of a quote, of a payout; at most 200 characters. */
   ref: string;
 }
 
@@ -27,7 +27,7 @@ export interface TransferCommand extends Movement {
 /** Holds an amount back until it is posted or voided. */
 export interface HoldCommand extends Movement {
   type: 'hold';
-  /** From then on the hold cannot be posted, and is voided soon. */
+  /** The time from which the hold cannot be posted; it is voided soon after. */
   expiresAt?: Date;
 }
 

@@ -2,7 +2,7 @@ import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { Account } from './accounts';
 
-/** What the entries of an account add up to. */
+/** The sums of the entries of an account. */
 export interface DerivedBalance extends Account {
   id: string;
   /** The entry up to which they are added; a later one has a higher number. */
@@ -65,9 +65,7 @@ export async function deriveBalances(db: Queryable, from: readonly DerivedBalanc
   return found.map((sums) => continued(states.get(sums.id)!, sums));
 }
 
-/**
- * What the entries of one side of an account add up to. The end of a hold takes all of the hold off what is pending.
- */
+/** The sums of the entries of one side of an account. The end of a hold takes all of the hold off what is pending. */
 function sumsOf(side: 'debit' | 'credit') {
   const account = side === 'debit' ? sql`t.debit_account` : sql`t.credit_account`;
   return sql`

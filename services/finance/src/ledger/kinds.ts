@@ -13,7 +13,7 @@ export const transferKinds: Readonly<Record<string, TransferKind>> = {
   /** Money that arrived on the chain at the address of a wallet. */
   deposit: { by: 'finance', debit: 'chain:', credit: 'app:' },
   payout: { by: 'finance', debit: 'app:', credit: 'chain:' },
-  /** What the chain took for a transaction of ours. */
+  /** The fee that the chain took for a transaction of ours. */
   chain_fee: { by: 'finance', debit: 'platform:cost', credit: 'chain:' },
   retention: { by: 'finance', debit: 'app:', credit: 'platform:fees' },
   /** One application pays another, and the share of the platform of it. */
@@ -22,7 +22,7 @@ export const transferKinds: Readonly<Record<string, TransferKind>> = {
   /** Income in another asset at the rate of its quote, and the share of the platform of it. */
   income: { by: 'payments', debit: 'rates', credit: 'app:' },
   income_share: { by: 'payments', debit: 'rates', credit: 'platform:fees' },
-  /** What was collected in an asset, in its own units. */
+  /** An amount that was collected in an asset, in its own units. */
   asset: { by: 'payments', debit: 'world:', credit: 'asset:' },
   /** The lifetime budget of an agent key, and what it spends of it. */
   allowance: { by: 'payments', debit: 'allowance:issued', credit: 'allowance:' },

@@ -14,7 +14,7 @@ interface OpenHoldsQuery {
   kinds: readonly string[];
   refPrefix: string;
   expireBy: Date;
-  /** Of the last hold that was read. */
+  /** The expiry and the `ref` of the last hold that was read. */
   after: { expiresAt: Date; ref: string };
   limit: number;
 }

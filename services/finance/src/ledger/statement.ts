@@ -3,7 +3,7 @@ import { sql } from '@granary/shared/postgres/sql';
 
 /** A transfer as it is stored. */
 export interface Entry {
-  /** Of an account, a later transfer has a higher number. Numbers have gaps. */
+  /** A later transfer of an account has a higher number. Numbers have gaps. */
   number: bigint;
   id: string;
   debitAccount: string;

@@ -28,8 +28,8 @@ const isOrdinary = ({ code, codespace }: Outcome): boolean =>
 type Included = Extract<FindResult, { state: 'included' }>;
 
 /**
- * What transactions are sent for. All are called in the transaction that changes the state, which is undone if they
- * throw.
+ * The purpose that transactions are sent for. Its functions are called in the database transaction that changes the
+ * state, which is undone if they throw.
  */
 export interface Purpose {
   /** A node has it. */

@@ -16,7 +16,7 @@ export interface OutgoingTransaction {
   bytes: Buffer;
   /** The last block that may include it. */
   timeoutHeight: bigint;
-  /** In utia. */
+  /** The fee in utia. */
   fee: bigint;
   state: OutgoingState;
   /** The height beyond the timeout at which a node did not find it first. */
@@ -44,7 +44,7 @@ export function lockOpen(tx: Connection, number: bigint): Promise<OutgoingTransa
   );
 }
 
-/** What is known of a sender, whose row is locked until the transaction ends. */
+/** The state of a sender, whose row is locked until the transaction ends. */
 export interface Sender {
   nextSequence: bigint;
   stoppedBecause: string | null;
@@ -76,7 +76,7 @@ export async function insertSigned(
   tx: Connection,
   signed: Pick<OutgoingTransaction, 'sender' | 'sequence' | 'hash' | 'timeoutHeight' | 'fee'> & {
     bytes: Uint8Array;
-    /** Of the chain: no block up to it includes the transaction. */
+    /** The height of the chain at the signature: no block up to it includes the transaction. */
     signedHeight: bigint;
   },
 ): Promise<bigint> {
@@ -90,7 +90,7 @@ export async function insertSigned(
   return inserted!.number;
 }
 
-/** What changes of a transaction that is in flight. */
+/** A change of a transaction that is in flight. */
 export type OutgoingChange =
   | { state: 'broadcast' | 'expired' }
   | { state: 'held'; error: string }

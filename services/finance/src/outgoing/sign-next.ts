@@ -14,19 +14,19 @@ export interface SigningOptions {
   keys: KeyProvider;
   log: Logger;
   denom: string;
-  /** In the denomination. */
+  /** The price of a unit of gas, in the denomination. */
   gasPrice: number;
   /** A transaction can be included in so many blocks from its signature on. */
   timeoutBlocks: number;
 }
 
-/** Whose transactions are signed. */
+/** The sender whose transactions are signed. */
 export interface Signer {
   address: string;
   key: KeyName;
 }
 
-/** What the next transaction is for. */
+/** The outputs of the next transaction, and the work that is due when it is stored. */
 export interface Draft {
   outputs: readonly Output[];
   /** Called in the transaction that stores the signed bytes. */
@@ -50,7 +50,7 @@ export async function signNext(
   const { pool, chain, log } = options;
   const { address } = signer;
   if (await findOpen(pool, address)) return false;
-  // In this order: what is known of the money is not older than the sequence.
+  // The order matters: what is known of the money is not older than the sequence.
   const { height } = await chain.height();
   const account = await chain.account(address);
   const balance = await chain.balance(address);

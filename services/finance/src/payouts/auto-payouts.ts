@@ -9,7 +9,7 @@ const startedMax = 100;
 export interface AutoPayoutOptions {
   pool: Pool;
   rules: PayoutRules;
-  /** From an automatic payout of an application to its next one, at least: the platform pays the fees. */
+  /** The least time from an automatic payout of an application to its next one: the platform pays the fees. */
   intervalMs: number;
 }
 

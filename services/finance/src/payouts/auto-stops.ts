@@ -32,7 +32,7 @@ export async function resumeAutoPayouts(tx: Connection, transactionNumber: bigin
   );
 }
 
-/** Of applications that want automatic payouts and are not deleted. */
+/** Whether automatic payouts are stopped for an application that wants them and is not deleted. */
 const stopped = sql`auto_payout_stopped and auto_payout_enabled
   and not exists (select from deleted_app where deleted_app.app_id = wallet.app_id)`;
 

@@ -18,9 +18,9 @@ interface Target {
 export const targetKey = ({ appId, destination }: Target): string => `${appId}/${destination}`;
 
 /**
- * By target, until when no payout to it is accepted: the chain has refused one within `cooldownMs`, and has not paid
- * another one since. Each attempt fails the transaction that it shares with other payouts, and is then repeated by
- * itself: the platform pays for both.
+ * The refusals by target, each with the time until which no payout to it is accepted: the chain has refused one within
+ * `cooldownMs`, and has not paid another one since. Each attempt fails the transaction that it shares with other
+ * payouts, and is then repeated by itself: the platform pays for both.
  */
 export async function findRefusedDestinations(
   tx: Connection,

@@ -86,7 +86,7 @@ export interface PayoutState {
   held: bigint;
   stoppedBecause: string | null;
   missing: bigint | null;
-  /** Of the payout that has waited longest without being final; null if there is none. */
+  /** The age of the payout that has waited longest without being final; null if there is none. */
   oldestAgeSeconds: number | null;
 }
 

@@ -88,7 +88,7 @@ const isChanged = sql`(c.account_id is null
   or (a.debits_pending, a.debits_posted, a.credits_pending, a.credits_posted, a.payouts_pending, a.payouts_posted)
     is distinct from (c.debits_pending, c.debits_posted, c.credits_pending, c.credits_posted, c.payouts_pending, c.payouts_posted))`;
 
-/** What is known of accounts from their last check; nothing of one that was never checked. */
+/** The sums of accounts as of their last check; 0 for an account that was never checked. */
 function loadStates(pool: Pool, which: Sql): Promise<DerivedBalance[]> {
   return rows<DerivedBalance>(
     pool,

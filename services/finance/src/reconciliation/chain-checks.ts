@@ -95,8 +95,8 @@ function checkOutgoing(
 }
 
 /**
- * What a transaction of the broker has moved from each wallet to each recipient, and the deductions that it was signed
- * for.
+ * Compares what a transaction of the broker has moved from each wallet to each recipient with the deductions that it
+ * was signed for.
  */
 function checkDeductions(
   db: Queryable,
@@ -123,7 +123,7 @@ function checkDeductions(
   );
 }
 
-/** What a statement finds: rows of `subject`, `expected` and `found`. */
+/** The differences that a statement finds, in rows of `subject`, `expected` and `found`. */
 async function differencesIn(db: Queryable, kind: Difference['kind'], statement: Sql): Promise<Difference[]> {
   const found = await rows<{ subject: string; expected: string; found: string }>(db, statement);
   return found.map((each) => ({

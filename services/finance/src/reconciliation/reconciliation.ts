@@ -11,7 +11,7 @@ import { countDifferences, differenceKinds, storeDifferences, type Difference } 
 import { checkSums } from './sum-checks';
 
 const everyMs = 60_000;
-/** From here on, health reports that the ledger has not been checked. */
+/** When the last reconciliation is older than this, health reports that the ledger has not been checked. */
 const lateAfterMs = 10 * 60_000;
 /** How often all entries are added from the first one. */
 const completeEveryHours = 24;

@@ -64,7 +64,7 @@ async function checkUnits(db: Queryable): Promise<Difference[]> {
   return found.map(toDifference('unit'));
 }
 
-/** What accounts have pending is what the open holds hold. */
+/** The amounts that accounts have pending are the sums of their open holds. */
 async function checkHolds(db: Queryable): Promise<Difference[]> {
   const found = await rows<Compared>(
     db,
@@ -87,7 +87,7 @@ async function checkHolds(db: Queryable): Promise<Difference[]> {
   return found.map(toDifference('hold'));
 }
 
-/** What wallets have pending for payouts is the sum of their payouts that are under way. */
+/** The amount that a wallet has pending for payouts is the sum of its payouts that are under way. */
 async function checkPayouts(db: Queryable): Promise<Difference[]> {
   const found = await rows<Compared>(
     db,

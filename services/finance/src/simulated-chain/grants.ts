@@ -4,7 +4,7 @@ import { execute, row, type Connection, type Queryable } from '@granary/shared/p
 import { sql } from '@granary/shared/postgres/sql';
 import { gasUsed } from './settings';
 
-/** What a granter lets a grantee send (SendAuthorization). */
+/** The permission of a granter for a grantee to send money (SendAuthorization). */
 export interface SimulatedGrant {
   spendLimit: bigint;
   expiresAt: Date;
@@ -27,7 +27,7 @@ export async function setGrant(
   );
 }
 
-/** What is left of a grant, unless it has ended. */
+/** The amount that is left of a grant; 0 if there is none or it has ended. */
 export async function findAllowance(db: Queryable, granter: string, grantee: string): Promise<bigint> {
   const found = await row<{ spendLimit: bigint }>(
     db,

@@ -1,6 +1,6 @@
 /** How the simulated chain behaves. Probabilities are from 0 to 1. */
 export interface SimulatedChainSettings {
-  /** Of all addresses. */
+  /** The prefix of all addresses. */
   prefix: string;
   denom: string;
   /** The time between two blocks; 0: blocks are produced by `produceBlock` only. */
@@ -31,6 +31,6 @@ export const reliableChain = {
   indexLagBlocks: 0,
 } as const satisfies Partial<SimulatedChainSettings>;
 
-/** What a transfer to so many recipients takes of gas. */
+/** The gas that a transfer to so many recipients takes. */
 export const gasUsed = (recipients: number, isGranted = false): bigint =>
   80_000n + (isGranted ? 45_000n : 20_000n) * BigInt(recipients);

@@ -22,10 +22,10 @@ import type { SimulatedChainSettings } from './settings';
 const cachedBlocks = 20n;
 
 export interface SimulatedNodeOptions {
-  /** With the tables of finance. */
+  /** The pool of a database that has the tables of finance. */
   pool: Pool;
   settings: SimulatedChainSettings;
-  /** What an address has from the beginning. */
+  /** The balance that an address has from the beginning. */
   genesis?: { address: string; amount: bigint };
   /** Decides about losses, delays and evictions. */
   random?: () => number;
@@ -119,7 +119,7 @@ export class SimulatedNode implements Chain {
     return retriedTransaction(this.options.pool, (tx) => this.fundIn(tx, address, amount));
   }
 
-  /** The same in a transaction of the caller, until whose end the chain is locked. */
+  /** Funds an address as `fund` does, in a transaction of the caller, until whose end the chain is locked. */
   async fundIn(tx: Connection, address: string, amount: bigint): Promise<string> {
     const hash = randomBytes(32).toString('hex').toUpperCase();
     const head = await this.catchUp(tx, await lockHead(tx));
@@ -137,7 +137,7 @@ export class SimulatedNode implements Chain {
     return setGrant(tx, grant, granter, grantee);
   }
 
-  /** What a granter lets a grantee send now. */
+  /** The amount that a granter lets a grantee send now. */
   allowance(granter: string, grantee: string): Promise<bigint> {
     return findAllowance(this.options.pool, granter, grantee);
   }
@@ -153,7 +153,7 @@ export class SimulatedNode implements Chain {
     return (this.options.random ?? Math.random)();
   }
 
-  /** At random from 0 to `max`. */
+  /** A random number of blocks from 0 to `max`. */
   private randomBlocks(max: number): bigint {
     return max === 0 ? 0n : BigInt(Math.floor(this.random() * (max + 1)));
   }

@@ -28,7 +28,7 @@ export interface Generation {
   /** Later measures of blobs, in order, not settled yet. */
   pendingBlobs: readonly Measure[];
   beganAt: Date | null;
-  /** What has been settled, in units, see retention.ts. */
+  /** The cost that has been settled, in units, see retention.ts. */
   accrued: bigint;
   /** The part of it that belongs to later charging periods than the next to be charged, by the number of the period. */
   accruedLater: ReadonlyMap<number, bigint>;
@@ -38,10 +38,10 @@ export interface Generation {
   charged: bigint;
 }
 
-/** What has been settled, after a change. */
+/** The settled cost after a change. */
 type Accrued = Pick<Generation, 'accrued' | 'accruedLater'>;
 
-/** Before any event. */
+/** A time before any event. */
 const never = new Date(0);
 
 /** Bounds the pending measures while events of `data` are delayed; beyond, the oldest is settled. */
@@ -145,9 +145,9 @@ export const nextChargeAt = ({ beganAt, chargedPeriods }: Generation): Date | un
   beganAt ? endOfPeriod(beganAt, chargedPeriods + 1) : undefined;
 
 /**
- * What is owed at the end of the next period to be charged, in whole utia: all that it has cost until then, without
- * what was charged. The same whenever it is computed, unless events of the time before that end arrive in between; what
- * those change is part of the next charge, which may be lower for that.
+ * The amount that is owed at the end of the next period to be charged, in whole utia: all that the generation has cost
+ * until then, without what was charged. It is the same whenever it is computed, unless events of the time before that
+ * end arrive in between; what those change is part of the next charge, which may be lower for that.
  */
 export async function owedForNextPeriod(generation: Generation, prices: Prices): Promise<bigint> {
   const end = nextChargeAt(generation);
@@ -157,7 +157,7 @@ export async function owedForNextPeriod(generation: Generation, prices: Prices):
   return owed(generation, units);
 }
 
-/** What is left of a cost, in units, after what was charged; in whole utia. */
+/** The rest of a cost, given in units, after what was charged; in whole utia. */
 export function owed({ charged }: Generation, units: bigint): bigint {
   const left = wholeUtia(units) - charged;
   return left > 0n ? left : 0n;

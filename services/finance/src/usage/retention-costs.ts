@@ -5,7 +5,7 @@ import { fromRow, generationColumns, type GenerationRow } from './generation-row
 import type { Prices } from './prices';
 import { costUnits, currentPrice, periodEndMs, periodMs, roundedUtia, unitsPerUtia } from './retention';
 
-/** What keeping a collection costs; amounts in utia. */
+/** The cost of keeping a collection; amounts in utia. */
 export interface CollectionCost {
   collection: string;
   retentionDays: number | null;
@@ -17,23 +17,24 @@ export interface CollectionCost {
   /** The next 30 days at the present size and price, rounded half up; free days that are left cost nothing. */
   monthlyCost: bigint;
   /**
-   * What is owed: the cost until now without what was charged, as far as it makes whole utia; the rest is carried on.
+   * The amount owed: the cost until now without what was charged, as far as it makes whole utia; the rest is carried
+   * on.
    */
   accrued: bigint;
   /** The end of the current period of 30 days since the first bytes came; of an empty one as if they came now. */
   nextChargeAt: Date;
 }
 
-/** What deleted collections of one name still owe. */
+/** The debt that deleted collections of one name still have. */
 interface Debt {
   utia: bigint;
   nextChargeAt: Date | undefined;
 }
 
 /**
- * What keeping an application's collections costs, by name: a line for each that exists, with what earlier ones of its
- * name owe, and for each name of deleted ones that owe something. Nothing is changed. `db` reads from one snapshot, or
- * what becomes settled meanwhile would count twice. Errors as those of `prices`.
+ * The costs of keeping an application's collections, by name: a line for each that exists, with what earlier ones of
+ * its name owe, and for each name of deleted ones that owe something. Nothing is changed. `db` reads from one snapshot,
+ * or what becomes settled meanwhile would count twice. Errors as those of `prices`.
  */
 export async function listRetentionCosts(
   db: Queryable,
@@ -41,7 +42,7 @@ export async function listRetentionCosts(
   appId: string,
   now: Date,
 ): Promise<CollectionCost[]> {
-  // Of a deleted generation without blobs nothing can change any more but by an event.
+  // Nothing but an event can still change a deleted generation without blobs.
   const isSettled = sql`deleted_at is not null and blob_bytes = 0 and blob_ahead = '[]'::jsonb`;
   const found = await rows<GenerationRow>(
     db,

@@ -5,15 +5,15 @@ import { walletAccount } from '../ledger/kinds';
 import { addressOf } from '@granary/shared/money/cosmos/address';
 import type { KeyProvider } from './keys';
 
-/** What wallets are made from. */
+/** The database, the keys and the prefix with which wallets are made. */
 export interface Wallets {
   pool: Pool;
   keys: KeyProvider;
-  /** Of the addresses, e.g. `celestia`. */
+  /** The prefix of the addresses, e.g. `celestia`. */
   addressPrefix: string;
 }
 
-/** When and where the money of an application is paid out; amounts in utia. */
+/** The conditions and the destination of an application's payouts; amounts in utia. */
 export interface PayoutSettings {
   autoPayoutEnabled: boolean;
   /** Kept back from payouts; it only ever grows. */
@@ -30,7 +30,7 @@ export interface Wallet {
   balance: bigint;
   /** Held for payouts that are not final. */
   pendingPayouts: bigint;
-  /** What may be paid out: never negative, although what is locked may be more than the balance. */
+  /** The amount that may be paid out: never negative, although what is locked may be more than the balance. */
   available: bigint;
   /** All that was ever credited. */
   totalEarned: bigint;

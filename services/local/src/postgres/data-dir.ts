@@ -10,7 +10,7 @@ export const passwordFile = 'postgres-password';
 export interface DataDir {
   /** Absolute path. */
   dataDir: string;
-  /** For the user: why the default directory was not chosen. */
+  /** The reason, for the user, why the default directory was not chosen. */
   note?: string;
 }
 

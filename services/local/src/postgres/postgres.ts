@@ -8,7 +8,7 @@ const fastShutdownMs = 3000;
 const logCheckIntervalMs = 60_000;
 const crashesMax = 5;
 const crashWindowMs = 60_000;
-/** Between two attempts on a full disk. */
+/** The pause between two attempts on a full disk. */
 const fullDiskPauseMs = 1_000;
 const databaseLockKey = 4_702_117_306;
 
@@ -16,7 +16,7 @@ export interface EmbeddedPostgres {
   port: number;
   /** True when this Postgres was left by a Node that was killed. */
   adopted: boolean;
-  /** Where the server's binaries were copied, if they could not be run from node_modules. */
+  /** The directory to which the server's binaries were copied, if they could not be run from node_modules. */
   binariesCopiedTo?: string;
   /** Connection URL; without a role, the superuser's. Valid until `stop`, also across crashes of Postgres. */
   url: (database: string, role?: string) => string;
@@ -107,7 +107,7 @@ class Supervisor {
   private async recover(): Promise<void> {
     this.log.warn('lost Postgres, restarting it');
     try {
-      // On a full disk it crashes with every write; those crashes do not count.
+      // On a full disk Postgres crashes with every write; those crashes do not count.
       if (await isWithoutRoom(this.cluster.directory)) await delay(fullDiskPauseMs);
       else this.countCrash();
       this.owned = await this.restart();

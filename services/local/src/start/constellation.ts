@@ -28,14 +28,15 @@ export type DatabaseService = (typeof databaseServices)[number];
 export interface ConstellationOptions {
   /** The URL of each service's database. */
   databaseUrls: Record<DatabaseService, string>;
-  /** For objects, skills documents and the seed of the wallets. */
+  /** The directory for objects, skills documents and the seed of the wallets. */
   directory: string;
   host: string;
   /** 0 for any free port. */
   port: number;
   operatorKey: string;
   /**
-   * From which the services derive those with which they sign their calls; between gateway and blobs they always do.
+   * The secret from which the services derive those with which they sign their calls; calls between gateway and blobs
+   * are always signed.
    */
   internalSecret: string;
   /** `direct`: callers call handlers. `wire`: over gRPC on loopback, as between processes. */
@@ -71,7 +72,7 @@ export async function startConstellation(options: ConstellationOptions): Promise
 
 /** Starts the services in the order of their needs and connects them. */
 class Starter {
-  /** What has been started so far, to be stopped in reverse order. */
+  /** The stop functions of what has been started so far, to be called in reverse order. */
   readonly stops: Array<() => Promise<void>> = [];
   readonly failures: Array<Promise<never>> = [];
   private url: string | undefined;

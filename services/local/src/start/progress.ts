@@ -1,5 +1,5 @@
 const personSeesMs = 5_000;
-/** For logs, which are not watched: an occasional line shows progress. */
+/** The interval for logs, which are not watched: an occasional line shows progress. */
 const logKeepsMs = 60_000;
 
 /** Prints what is being done and the elapsed time until it has ended. `isWatched`: the output is a terminal. */

@@ -42,7 +42,7 @@ export interface RestoreSummary extends CheckedChains {
   blobs: number;
   blobBytes: number;
   hasSeed: boolean;
-  /** Where the previous contents of the data directory were moved. */
+  /** The folder to which the previous contents of the data directory were moved. */
   movedTo?: string;
 }
 

@@ -8,7 +8,7 @@ import { FormError, isObject, toHead, type HeadJson } from './commit-lines';
 export interface ChainSource {
   appId: string;
   head: HeadJson;
-  /** From the first commit to that of the head or beyond. */
+  /** The commits from the first one to that of the head or beyond. */
   commits: AsyncIterable<unknown>;
 }
 

@@ -23,7 +23,7 @@ export interface CommitJson {
   documents: Array<{ id: string; sha256: string | null; text: string | null }>;
 }
 
-/** What is not of the form that an export or an answer has. */
+/** The input is not of the form that an export or an answer has. */
 export class FormError extends Error {
   override readonly name = 'FormError';
 }

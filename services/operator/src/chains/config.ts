@@ -8,7 +8,7 @@ export const verifyConfig = z
     GRANARY_KEY: z.string().min(1).optional(),
     /** An export to check, instead of a running service. */
     VERIFY_FROM: z.string().min(1).optional(),
-    /** Where an export is written to. */
+    /** The file that an export is written to. */
     VERIFY_EXPORT: z.string().min(1).optional(),
     /** A link whose hash was kept elsewhere, as `<height>:<hash>`. */
     VERIFY_KNOWN: z

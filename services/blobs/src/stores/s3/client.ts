@@ -19,7 +19,7 @@ export interface S3Options {
   bucket: string;
   accessKey?: string;
   secretKey?: string;
-  /** In place of both a source of keys that expire. */
+  /** A source of keys that expire, in place of `accessKey` and `secretKey`. */
   keys?: () => Promise<S3Keys>;
   /** A connection without traffic for this long has failed. */
   idleTimeoutMs?: number;

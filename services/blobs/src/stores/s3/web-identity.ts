@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { StoreFailure } from './retry';
 
-/** What requests are signed with. */
+/** The keys that requests are signed with. */
 export interface S3Keys {
   accessKey: string;
   secretKey: string;
-  /** Of keys that expire. */
+  /** The session token of keys that expire. */
   sessionToken?: string;
 }
 
@@ -13,20 +13,20 @@ export interface WebIdentityOptions {
   /** A file with the token of a service account, which is renewed. */
   tokenFile: string;
   roleArn?: string | undefined;
-  /** Of the security token service: `https://host`. */
+  /** The URL of the security token service: `https://host`. */
   endpoint: string;
 }
 
 const requestTimeoutMs = 10_000;
 /** Keys are replaced when this part of their time is left. */
 const renewBefore = 1 / 3;
-/** After an attempt that failed while keys are still valid. */
+/** The pause after an attempt that failed while keys are still valid. */
 const retryAfterMs = 10_000;
 
 /** The token was refused. */
 class TokenRefused extends Error {
   override readonly name = 'TokenRefused';
-  /** As the object store names it. */
+  /** The code of the refusal, as the object store names it. */
   readonly code = 'AccessDenied';
 }
 
