@@ -37,7 +37,7 @@ export interface ViewDefinition {
 
 /** A definition is checked with these. */
 export interface DefinitionOptions {
-  /** Who may read the view; empty: as private as its sources, or by default `defaultRead`. */
+  /** The read access to the view; empty: as private as its sources, or by default `defaultRead`. */
   readAccess: string;
   /** Whether a private source may be shown in public. */
   mayPublish: boolean | undefined;
@@ -122,7 +122,7 @@ async function checkLiveViews(
   if (found) throw invalid(`The collection ${found.name} has ${liveViewsMax} live views already`, {}, LIMIT_EXCEEDED);
 }
 
-/** Who may read the view; private by default where a source is. Throws FORBIDDEN. */
+/** The read access to the view; private by default where a source is. Throws FORBIDDEN. */
 function readAccessOf(
   sources: ReadonlyMap<string, CollectionRef>,
   { readAccess, mayPublish, defaultRead }: DefinitionOptions,

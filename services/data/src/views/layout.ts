@@ -7,7 +7,7 @@ import type { ViewPlan } from './plan/view-plan';
 /** Fields of the rows of one view that have a key and an index, at most. */
 export const viewKeysMax = 32;
 
-/** What is known of the rows of a view. */
+/** The known properties of the rows of a view. */
 export interface ViewLayout {
   columns: ViewColumn[];
   /** Fields by which documents are joined and that no index is over, as `collection.field`. */

@@ -5,7 +5,7 @@ import type { SortTerm } from '../language/sort';
 import { assertOperands } from '../plan/operands';
 import type { Relation } from '../plan/relation';
 
-/** What is made of the text of a stored record before anything of it is shown. */
+/** A conversion of the stored text of a record, applied before anything of the record is shown. */
 export type RecordText = (stored: Buffer) => Buffer;
 
 /**

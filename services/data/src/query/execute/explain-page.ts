@@ -19,7 +19,9 @@ export interface PostgresNode {
   Plans?: PostgresNode[];
 }
 
-/** What Postgres chooses for the statement of a plan: by itself, and where it may not read the whole table. */
+/**
+ * The plans that Postgres chooses for the statement of a page: by itself, and where it may not read the whole table.
+ */
 export interface ExplainedPage {
   chosen: PostgresNode;
   withoutScan: PostgresNode;
@@ -30,7 +32,7 @@ export function explainPage(pool: Pool, plan: PagePlan): Promise<ExplainedPage> 
   const read = indexRead(plan);
   const explain = async (tx: Connection): Promise<PostgresNode> => {
     // Index reads are planned once for all values; other statements for the values that they have.
-    // Of a scan, the statement that reads all rows.
+    // For a scan, the statement that reads all rows is explained.
     const whole: PagePlan = plan.scan?.kind === 'head' ? { ...plan, scan: { kind: 'whole' } } : plan;
     const { text, values } = read ?? pageTextStatement(whole).compile();
     const answer = read

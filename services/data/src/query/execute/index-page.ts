@@ -91,7 +91,7 @@ export class IndexPageReader implements SharingReader<Page | undefined> {
   }
 }
 
-/** The same for a page with joins, whose rows have the column `joined` too. */
+/** Makes the page of an index read with joins, as IndexPageReader does; its rows have the column `joined` too. */
 export class JoinedPageReader implements RowReader<Page | undefined> {
   readonly #size: ResponseSizeEstimate;
   readonly #records: PageBuffer;

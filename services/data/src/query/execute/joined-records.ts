@@ -8,13 +8,13 @@ import { tooLargeCount } from '../sql/joined-look-up-sql';
 import { recordText, type RecordText } from './encrypted-read';
 import { resultTooLarge } from './result-limit';
 
-/** What is made of a record: its selected parts, and the members that its joins add. */
+/** The shape in which a record is shown: its selected parts, and the members that its joins add. */
 export interface RecordShape {
   select: JoinedSelect;
   /** The aliases of its joins as keys, by which a text is searched for fields of these names. */
   keys: readonly Buffer[];
   members: readonly MemberShape[];
-  /** What is made of its stored text first. */
+  /** The conversion of its stored text, which comes first. */
   show?: RecordText | undefined;
 }
 
@@ -22,7 +22,7 @@ interface MemberShape extends RecordShape {
   alias: string;
   /** The place of the join in messages. */
   at: string;
-  /** What begins the member: its key as JSON text, and a colon. */
+  /** The beginning of the member: its key as JSON text, and a colon. */
   key: Buffer;
   many: boolean;
 }
@@ -86,7 +86,7 @@ export class JoinedRecords extends ByteWriter {
     if (members.length === 0) {
       this.raw(own);
     } else {
-      // What ends with its members goes on with more of them.
+      // The record is written without its closing brace, so that the joined members can follow.
       const end = own.length - 1;
       this.raw(own, 0, end);
       members.forEach((member, at) => {

@@ -7,7 +7,7 @@ import type { PagePlan } from '../plan/page-plan';
 
 export const SCAN_LIMIT_EXCEEDED = 'SCAN_LIMIT_EXCEEDED';
 
-/** What a read by a caller without a key may take; pages that one index gives alone are below it by nature. */
+/** The limits of a read by a caller without a key; pages that one index gives alone are below them by nature. */
 export interface PublicLimits {
   /** Time of its statements together. */
   timeoutMs: number;
@@ -15,7 +15,7 @@ export interface PublicLimits {
   rowsMax: number;
 }
 
-/** From this offset on the rows before the page may be what takes the time. */
+/** The offset from which on the rows before the page may be what takes the time. */
 const offsetAdvised = 1_000;
 
 /**
@@ -39,7 +39,10 @@ export async function limitPage<T>(
   }
 }
 
-/** The same for the statement that counts the matches of a page; the error advises to leave the total out. */
+/**
+ * Runs the statement that counts the matches of a page within the limits of a public read, as limitPage() does; the
+ * error advises to leave the total out.
+ */
 export async function limitCount<T>(
   limits: PublicLimits | undefined,
   { relation, filter }: PagePlan,

@@ -27,7 +27,7 @@ import { limitCount, limitPage } from './public-limits';
 import { resultBytesMax, resultTooLarge } from './result-limit';
 import type { Relation } from '../plan/relation';
 
-/** What stands around the records of an answer takes hardly more, but for a cursor. */
+/** Bytes for the text around the records of an answer, which takes hardly more, but for a cursor. */
 const answerBytes = 512;
 /** Documents of a page with joins by one index, at most: those of a page without joins twice. */
 const indexReadDocumentsMax = 2_002;
@@ -41,7 +41,9 @@ export interface ReadOptions extends Omit<PageRequest, 'after'> {
   count: 'exact' | 'none';
   /** The text of a cursor, undefined for the first page and for pages by offset. */
   cursor: string | undefined;
-  /** What is joined to the records, which take the place of `projection`; undefined where there is no join. */
+  /**
+   * The joins of the records and their select, which take the place of `projection`; undefined where there is no join.
+   */
   joined?: JoinedRead | undefined;
 }
 
@@ -158,7 +160,7 @@ export function joinedPlan(plan: PagePlan, targets: readonly JoinTarget[]): Page
   return { ...(isLookedUp ? plan : generalPlan(plan)), joins };
 }
 
-/** The same by any statement: the rows of the page may not be too large together. */
+/** Reads the page by any statement: its rows may not be too large together. */
 async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Projection): Promise<Page> {
   const state = plan.relation.state && (await readState(db.shortPages, plan.relation.state));
   const found = await limitPage(db.limits, plan, () => pageRows<TextRow>(db.pool, plan));
@@ -180,7 +182,7 @@ async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Project
 const readState = async (reads: IndexReads, state: Sql): Promise<string | undefined> =>
   (await reads.read(state.compile().text, [], new TextsReader(1)))[0];
 
-/** The same with joins, in one statement. */
+/** Reads the page with its joins, in one statement. */
 async function readJoined(db: ReadDatabases, plan: PagePlan, select: JoinedSelect): Promise<Page> {
   const found = await limitPage(db.limits, plan, () => pageRows<TextRow & { joined: string }>(db.pool, plan));
   const hasMore = found.length === plan.limit;

@@ -15,30 +15,30 @@ import type { Databases } from '../../postgres/databases';
 /** Reads by one index. */
 export type IndexReads = Pick<Multiplexer, 'read'> & Partial<Pick<Multiplexer, 'readSharing'>>;
 
-/** What a read goes over. */
+/** The databases that a read goes over. */
 export interface ReadDatabases {
   /** Short pages that one index gives alone. */
   shortPages: IndexReads;
-  /** Long ones. */
+  /** Long pages that one index gives alone. */
   longPages: IndexReads;
-  /** Anything else. */
+  /** The pool for all other statements. */
   pool: Queryable;
   /** Records what the statements of the pool took for a plan, if there were any. */
   record?(plan: PagePlan): void;
   /** Whether the reader may read what is private, encrypted fields too. */
   mayReadPrivate: boolean;
-  /** What its scans may take; undefined for callers with a key, who have the limits of the pool. */
+  /** The limits of the scans of the read; undefined for callers with a key, who have the limits of the pool. */
   limits?: PublicLimits | undefined;
   /** Looks up what filters name beside fields. */
   resolve(find: Condition): Promise<Condition> | Condition;
 }
 
-/** What the reads of all apps share. */
+/** The databases that the reads of all apps share, with their schedulers and limits. */
 export interface SharedDatabases extends Databases {
   multiplexer: Multiplexer;
   schedulers: ReadSchedulers;
   slowQueries: SlowQueries;
-  /** Of callers without a key. */
+  /** The limits of the reads of callers without a key. */
   publicLimits: PublicLimits;
 }
 
@@ -91,7 +91,7 @@ export function readSchedulers(multiplexerSize: number, poolSize: number): ReadS
   };
 }
 
-/** Who reads: with a key that may read what is private, or as anybody. */
+/** The caller that reads from an app: with a key that may read what is private, or as anybody. */
 export interface Reader {
   appId: string;
   mayReadPrivate: boolean;

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 
 /** Bytes for a first response, of unknown size. */
 const firstBytes = 4_096;
-/** What stands around the records, but for a cursor. */
+/** Bytes for the text around the records, but for a cursor. */
 const frameBytes = 128;
 /** Records differ a little in length, and how many there are where a page is not full. */
 const moreBytes = 1 / 16;
@@ -30,7 +30,9 @@ export class ResponseSizeEstimate {
   }
 }
 
-/** By kind, for longer than the plans: a read that needs fresh counters has a relation, and plans, of its own. */
+/**
+ * Estimates by kind, kept longer than plans: a read that needs fresh counters has a relation, and plans, of its own.
+ */
 const estimates = new LRUCache<string, ResponseSizeEstimate>({ max: 4_096 });
 
 export function responseSizeOf(kind: string): ResponseSizeEstimate {

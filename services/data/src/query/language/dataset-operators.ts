@@ -3,7 +3,7 @@ import { isName } from '../../catalog/names';
 import { textOf, type Operator } from './operator';
 import { invalidQuery } from './query-error';
 
-/** What is one of the values of a data set. Whether there is one of the name is known once the query is read. */
+/** The operator for values that are in a data set. Whether a data set has the name is known once the query is read. */
 export const datasetOperators: readonly Operator[] = [
   {
     spellings: ['inDataset'],

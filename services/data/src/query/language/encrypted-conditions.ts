@@ -27,7 +27,7 @@ export function looksAtEncrypted(cipher: DocumentCipher, condition: Condition): 
   return encryptedAt(cipher, condition.path) !== undefined;
 }
 
-/** What becomes of a condition that an encrypted field cannot meet, see `withTerms`. */
+/** A replacement for a condition that an encrypted field cannot meet, see `withTerms`. */
 export type Unsupported = (condition: FieldCondition, field: EncryptedField) => Condition;
 
 /** Throws INVALID_QUERY. */

@@ -31,9 +31,9 @@ export interface Query {
   conditionCount: number;
 }
 
-/** Where a condition stands. */
+/** The place of a condition in a query. */
 interface Scope {
-  /** What of the limits of the query has been used. */
+  /** How much of the limits of the query has been used. */
   used: { conditions: number; joins: number };
   /** How many joins are around it. */
   level: number;

@@ -4,11 +4,11 @@ import { parseQuery, type Query } from './filter';
 import { parseJoinedSelect, type JoinedSelect } from './joined-select';
 import { parseSelect } from './paging';
 
-/** What a request finds and selects. */
+/** The parsed `find` and `select` of a request. */
 export interface FindAndSelect extends Query {
-  /** Of records without joins. */
+  /** The parsed `select` where the records have no joins. */
   projection: Projection;
-  /** Of records with joins. */
+  /** The parsed `select` where the records have joins. */
   joinedSelect: JoinedSelect | undefined;
 }
 

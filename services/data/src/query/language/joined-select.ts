@@ -2,11 +2,11 @@ import { compileProjection, type Projection } from '../../json/project';
 import type { JsonValue } from '@granary/shared/json/value';
 import { parseSelect } from './paging';
 
-/** What is kept of records that joins add members to. */
+/** The parts that are kept of records to which joins add members. */
 export interface JoinedSelect {
-  /** Of the stored record. */
+  /** The parts that are kept of the stored record. */
   stored: Projection;
-  /** Of the record with its new members, where the select names one of them. */
+  /** The parts that are kept of the record with its new members, where the select names one of them. */
   whole: Projection;
   /** Removes the fields that have the name of a join. */
   withoutAliases: Projection;

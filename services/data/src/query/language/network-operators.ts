@@ -4,7 +4,7 @@ import type { Path } from './condition';
 import { flagOf, listOf, textOf, type Operator } from './operator';
 import { invalidQuery } from './query-error';
 
-/** What is true of text that is an IP address. All of them are false for any other value. */
+/** Operators for text that is an IP address. All of them are false for any other value. */
 export const networkOperators: readonly Operator[] = [
   {
     spellings: ['CIDR', 'cidr'],

@@ -9,7 +9,7 @@ const matches: readonly TextMatch[] = [
   'endsWithCaseInsensitive',
 ];
 
-/** What a string contains, or an array. */
+/** Operators on the content of a string or of an array. */
 export const textOperators: readonly Operator[] = [
   {
     spellings: spelled('includes contains $contains'),

@@ -32,7 +32,7 @@ const isIn: Operator = {
   },
 };
 
-/** What a value is, in one or several values or in none. */
+/** Operators for what a value is: one value, one of several, or none. */
 export const valueOperators: readonly Operator[] = [
   isOperator,
   opposite('isNot ne $ne', isOperator),

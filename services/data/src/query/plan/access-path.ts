@@ -26,21 +26,23 @@ export interface IndexUse {
   free: readonly Sql[];
 }
 
-/** What is chosen for all requests of one shape: they name the same fields, in other values they differ. */
+/** The access path for all requests of one shape: they name the same fields, in other values they differ. */
 export interface AccessPath {
   method: AccessMethod;
   /** The index that is read; undefined for `id` and `sort`. */
   index: IndexUse | undefined;
   order: Order;
-  /** For `id` and `index`: the equality of the request that fixes each column, by its place. */
+  /** The equality of the request that fixes each column, by its place; for `id` and `index` only. */
   equalities: readonly number[];
   /** Whether the page begins behind a place. */
   isAfter: boolean;
   /** The relation and the shape of the request: responses of one shape have similar sizes. */
   shape: string;
-  /** For `id` and `index`: the text of the statement, once query/sql has made it. It depends on the shape alone. */
+  /**
+   * The text of the statement, once query/sql has made it; for `id` and `index` only. It depends on the shape alone.
+   */
   text: string | undefined;
-  /** With that text: the row with the state of the relation, where it has one. */
+  /** The row with the state of the relation, where it has one; it is made together with `text`. */
   state?: SharedRow;
   /**
    * The path that is read instead where this one cannot give the page, which depends on the values of a request, or on
@@ -49,7 +51,7 @@ export interface AccessPath {
   alternative: AccessPath | undefined;
 }
 
-/** What of a request decides how it is read, beside its filter. */
+/** The parts of a request that decide how it is read, beside its filter. */
 export interface RequestShape {
   sort: readonly SortTerm[];
   after?: Position | undefined;

@@ -8,7 +8,7 @@ import type { Relation } from './relation';
 import { invalidCursor } from '../language/paging';
 import type { SortTerm } from '../language/sort';
 
-/** Of what a cursor holds; one of another version is not read. */
+/** The version of the format of cursors; a cursor of another version is not read. */
 const formatVersion = 2;
 /** A cursor has to fit a URL: where it would hold more than this, the digest of the sort values takes their place. */
 const payloadBytesMax = 8 * 1024;
@@ -32,7 +32,7 @@ export interface RecordPlace {
   valuesDigest: string;
 }
 
-/** What a cursor belongs to. */
+/** The query that a cursor belongs to. */
 export interface CursorScope {
   source: Relation;
   find: Condition;
@@ -115,7 +115,7 @@ export function positionOf({ terms }: Pick<CursorScope, 'terms'>, last: PageRow)
   const values = terms.map(({ path }) => {
     const value = valueAt(bytes, path);
     if (value === undefined || value === null) return null;
-    // What is in an array or an object does not tell its place.
+    // The content of an array or an object does not tell its place.
     if (Array.isArray(value)) return '[]';
     return value instanceof Map ? '{}' : toText(value);
   });

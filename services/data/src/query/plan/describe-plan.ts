@@ -17,13 +17,14 @@ export interface PlanDescription {
   order: Array<{ field: string; direction: 'ascending' | 'descending' }>;
   is_after_cursor: boolean;
   filter: string;
-  /** For each join its index, or that it scans. */
+  /** The joins, each with its index or marked as a scan. */
   joins: JoinDescription[];
   alternative: { method: AccessMethod; when: string[] } | null;
 }
 
 /**
- * When an access path cannot give the page: known only from the values of a request, or from the rows that it reads.
+ * The reasons for which an access path cannot give the page, known only from the values of a request, or from the rows
+ * that it reads.
  */
 const reasons: Partial<Record<AccessMethod, string[]>> = {
   id: ['the document is larger than 16 KiB', 'the statement exceeds the time limit of index reads'],

@@ -9,7 +9,7 @@ import { isIdPath, type Relation } from './relation';
 /** Fields of a composite index, at most. */
 const fieldsMax = 4;
 
-/** What an index could do for a plan. */
+/** How far indexes serve a plan, and the fields of an index that would serve it. */
 export interface IndexAdvice {
   /** Whether an index narrows the matches; without one all rows are read. */
   isNarrowed: boolean;

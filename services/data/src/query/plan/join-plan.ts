@@ -5,7 +5,7 @@ import { isIdPath, type Relation } from './relation';
 /** A join with the collection that it reads. */
 export interface JoinTarget {
   join: Join;
-  /** From 1, its own in the query; the alias of the relation has it. */
+  /** The number of the join in the query, from 1; the alias of the relation has it. */
   number: number;
   relation: Relation;
   joins: readonly JoinTarget[];
@@ -42,7 +42,7 @@ export interface JoinPlan extends Omit<JoinTarget, 'joins'> {
   joins: readonly JoinPlan[];
 }
 
-/** What `explain` shows of a join: the index that serves it, or that it scans. */
+/** A join as `explain` shows it: with the index that serves it, or as a scan. */
 export interface JoinDescription {
   alias: string;
   index?: string;

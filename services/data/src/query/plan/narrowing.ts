@@ -2,7 +2,7 @@ import { addressPrefixes } from '../../values/network';
 import type { Condition } from '../language/condition';
 import { isIdPath, type Relation } from './relation';
 
-/** What an index narrows a field to: one key, or a range of keys. */
+/** How an index narrows a field by a condition: to one key, or to a range of keys. */
 export function keyedAs(condition: Condition): 'equal' | 'range' | undefined {
   switch (condition.kind) {
     case 'is':
@@ -34,7 +34,7 @@ export function isNarrowedBy(relation: Relation, condition: Condition): boolean 
     case 'or':
       return condition.conditions.every((part) => isNarrowedBy(relation, part));
     case 'search':
-      // Without its full-text index it would have been refused.
+      // A search without its full-text index would have been refused.
       return true;
     default:
       if (keyedAs(condition) === undefined || !('path' in condition)) return false;

@@ -6,7 +6,7 @@ export interface OrderTerm extends SortTerm {
   at: number;
 }
 
-/** What decides the order of the rows: values, then ids in one direction. */
+/** The order of the rows: by values, then by ids in one direction. */
 export interface Order {
   terms: readonly OrderTerm[];
   descending: boolean;

@@ -9,7 +9,7 @@ import { placesOf, type Place } from './place';
 import type { Relation } from './relation';
 import { firstScanStep, type ScanStep } from './scan';
 
-/** What a page is asked for with. */
+/** The parameters that a page is asked for with. */
 export interface PageRequest {
   find: Condition;
   sort: readonly SortTerm[];
@@ -25,7 +25,7 @@ export interface PagePlan {
   filter: Condition;
   /** How its rows are found and put in order, and by which index. */
   access: AccessPath;
-  /** What the fixed columns of the index have: texts of keys; for `id` the id. */
+  /** The values of the fixed columns of the index: texts of keys; for `id` the id. */
   fixed: readonly string[];
   after: Position | undefined;
   /** The place that the page begins behind, for each term of the order; none for the first page. */
@@ -91,7 +91,7 @@ function bind(
   }
 }
 
-/** What the fixed columns have; undefined where a key does not decide whether a field has the value. */
+/** The values of the fixed columns; undefined where a key does not decide whether a field has the value. */
 function fixedOf(
   relation: Relation,
   { method, index, equalities: fixedBy }: AccessPath,

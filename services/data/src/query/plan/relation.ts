@@ -43,7 +43,7 @@ export interface RowAlias {
   row: Sql;
   /** The parsed record, as `j`. */
   record: Sql;
-  /** What the row is sorted by. */
+  /** The values that the row is sorted by. */
   sort: Sql;
 }
 
@@ -63,14 +63,14 @@ export function rowAlias(number: number): RowAlias {
   return alias;
 }
 
-/** What can be read: a table of JSON texts, and what is known of it. Made from catalog rows only. */
+/** A source that can be read: a table of JSON texts, and what is known of it. Made from catalog rows only. */
 export interface Relation {
   /** Tells the rows of this source from those of any other. */
   identity: string;
   kind: 'documents' | 'history' | 'view';
   /** Tells the collection of the rows from others; undefined for the rows of a view. */
   collection: string | undefined;
-  /** What a statement calls its rows; it is part of the SQL below. */
+  /** The alias of its rows in a statement; it is part of the SQL below. */
   alias: RowAlias;
   /** Its rows under that alias: id text, body text. */
   table: Sql;
@@ -95,7 +95,7 @@ export interface Relation {
   declared: ReadonlyMap<string, FieldType>;
   /** The fields that the schema and the indexes name. */
   fieldNames: readonly string[];
-  /** Of the encrypted fields of its records; undefined where it has none. */
+  /** The cipher of the encrypted fields of its records; undefined where it has none. */
   cipher: DocumentCipher | undefined;
   /** A statement that reads the state of its rows; undefined where pages of it are not to say which state they show. */
   state: Sql | undefined;
@@ -270,7 +270,7 @@ export function viewRelation({ appNumber, tableNumber, rowCount, columns }: Stor
   };
 }
 
-/** What the types of the fields of a collection follow from. */
+/** The indexes and the schema that the types of the fields of a collection follow from. */
 export interface TypedFields {
   indexes: ReadonlyArray<Pick<IndexDefinition, 'fields' | 'declaredType'>>;
   schema: FieldTypes | undefined;

@@ -25,7 +25,7 @@ export interface IndexBranch {
    */
   conditions: readonly Sql[];
   conditionsBehind: readonly Sql[];
-  /** What its rows come in the order of, before their ids. */
+  /** The columns in whose order its rows come, before their ids. */
   columns: readonly Sql[];
   /** Compares the rows with a place. */
   compare(operator: '<' | '<=' | '>' | '>=', place: IndexPlace): Sql;
@@ -80,7 +80,7 @@ export function branchesOf({ fixed, free, descending }: IndexOrder): IndexBranch
   return [complete, { conditions, conditionsBehind: conditions, columns, compare: compareRow(columns) }];
 }
 
-/** What a statement in the order of an index reads. */
+/** The parts of a statement that reads rows in the order of an index. */
 export interface IndexScan {
   order: IndexOrder;
   /** FROM and WHERE of the rows, aliased t, that fulfil these conditions as well. */

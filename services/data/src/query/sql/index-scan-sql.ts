@@ -11,9 +11,9 @@ import { indexReadBodyMax, lookedUpPage } from './joined-look-up-sql';
 import { directionOf } from './keyset-sql';
 
 /**
- * What the connections of index reads are set to. Their statements are planned once, whatever their values, and always
- * by that index, which alone gives their order without a sort: no other plan is worth a look, and what Postgres knows
- * of frequent values must not lead it to another.
+ * The settings of the connections for index reads. Their statements are planned once, whatever their values, and always
+ * by the index that alone gives their order without a sort: no other plan is worth a look, and what Postgres knows of
+ * frequent values must not lead it to another.
  */
 export const indexReadSettings: Readonly<Record<string, string>> = {
   plan_cache_mode: 'force_generic_plan',
@@ -56,7 +56,8 @@ function prepareText(relation: Relation, access: AccessPath): string {
   const page = pageOf(relation, access);
   if (!relation.state) return page.compile().text;
   access.state = { key: relation.collection ?? relation.identity, rest: page.compile().text };
-  // Of one snapshot, and cheaper than a statement of its own. The rows of an append come in the order of its parts.
+  // The state and the page are of one snapshot, and the state costs less than in a statement of its own. The rows of an
+  // append come in the order of its parts.
   return sql`${relation.state} union all (${page})`.compile().text;
 }
 

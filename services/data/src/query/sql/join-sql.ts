@@ -21,7 +21,7 @@ import { RowFields } from './row-fields';
 
 /** A join as a part of the statement for the rows that it belongs to. */
 interface JoinedPart {
-  /** What follows these rows in a FROM clause. */
+  /** The SQL that follows these rows in a FROM clause. */
   join: Sql;
   /** The text of the join. */
   items: Sql;
@@ -126,7 +126,7 @@ function lookUp(parent: ParentRow, plan: JoinPlan, rows: ParentRow): Sql {
   return sql`select ${columnsOf(plan, rows)} from ${compiler.records()} ${where} order by ${orderBy} limit ${limitOf(plan)}`;
 }
 
-/** The same for all rows of a table. */
+/** The records of a join for all rows of a table, by an index. */
 function lookedUp(parent: ParentRow, table: Sql, plan: JoinPlan, rows: ParentRow): Sql[] {
   const own = parent.again();
   const found = lookUp(own, plan, rows);

@@ -13,7 +13,7 @@ const beyond = (descending: boolean): Sql => trusted(descending ? '<' : '>');
 
 export const keyParameter = ({ key }: Place): Sql => keyValue(key);
 
-/** What rows are sorted by for one term: the key, and for a truncated one the whole string. */
+/** The columns that rows are sorted by for one term: the key, and for a truncated one the whole string. */
 interface SortColumn {
   key: Sql;
   text: Sql;
@@ -22,7 +22,7 @@ interface SortColumn {
 
 /** An order of rows that are sorted: what to join to them for it, and the parts of a statement. */
 export interface SortedOrder {
-  /** What follows the rows in a FROM clause. */
+  /** The SQL that follows the rows in a FROM clause. */
   lateral: Sql;
   orderBy: Sql;
   /** Which rows are behind the place where the page begins; none for the first page. */

@@ -46,7 +46,7 @@ function sortedPage({ relation, filter, access, after, limit, offset }: PagePlan
   return sql`select t.body${place} from ${from} ${where} order by ${order} limit ${limit} offset ${offset}`;
 }
 
-/** The same of a filter that no index narrows, as one step of a scan. */
+/** The page of a filter that no index narrows, as one step of a scan. */
 function scannedPage({ relation, filter, access, after, limit, offset }: PagePlan, step: ScanStep): Sql {
   const { order } = access;
   // A place among the ids needs no document.
@@ -112,9 +112,9 @@ const matching =
   };
 
 /**
- * The same page where keys of it are truncated: as many rows as the page needs are read in the order of the keys, then
- * all others that have the same keys as the last of them up to its first truncated one, for these may come before it.
- * What is sorted are those rows alone.
+ * The page by an index with truncated keys: as many rows as the page needs are read in the order of the keys, then all
+ * others that have the same keys as the last of them up to its first truncated one, for these may come before it. Only
+ * those rows are sorted.
  */
 function sortedIndexPage(plan: PagePlan, index: IndexUse): Sql {
   const { relation, access, after, limit, offset } = plan;
@@ -194,7 +194,7 @@ const keyedSource = (source: Relation, { terms }: Order): Relation => ({
   keys: new Map(terms.map(({ path }, at) => [path.join('.'), sql`t.${keyName(at)}`])),
 });
 
-/** Where the page begins in the order of the keys: those up to the first that is truncated. */
+/** The place where the page begins in the order of the keys: its keys up to the first that is truncated. */
 function startOf({ places }: PagePlan, after: Position): IndexPlace {
   const truncated = places.findIndex(({ text }) => text !== undefined);
   return truncated < 0

@@ -27,7 +27,7 @@ export class ParentRow extends RowFields {
     this.#operandAlias = name('q');
   }
 
-  /** The same row in another part of the statement, which has operands of its own. */
+  /** The row for use in another part of the statement, which has operands of its own. */
   again(): ParentRow {
     return new ParentRow(this.number, this.source, this.columns, this.carried);
   }
@@ -63,7 +63,7 @@ export class ParentRow extends RowFields {
     return this.#once(isDate ? 'instant key' : 'key', path, () => this.#keyIn(path, isDate));
   }
 
-  /** What is computed of the key of a field. */
+  /** The value that `make` computes from the key of a field. */
   ofKey(name: string, path: Path, isDate: boolean, make: (key: Sql) => Sql): Sql {
     return this.#once(`${name} ${isDate}`, path, () => make(this.#keyIn(path, isDate)));
   }

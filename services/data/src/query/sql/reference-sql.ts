@@ -29,8 +29,8 @@ export function referenceSql(fields: RowFields, parent: ParentRow, condition: Re
 }
 
 /**
- * The same as `is` by a key column, for the last column of an index in whose order the rows are read: of two bounds
- * Postgres does not conclude that all rows have one key, which it could find by walking the ids.
+ * The comparison `is` by a key column as two bounds, for the last column of an index in whose order the rows are read:
+ * from two bounds Postgres does not conclude that all rows have one key, which it could find by walking the ids.
  */
 export function boundedReferenceSql(fields: RowFields, parent: ParentRow, { path, to }: Reference): Sql {
   const column = fields.keyOf(path)!;
@@ -39,20 +39,20 @@ export function boundedReferenceSql(fields: RowFields, parent: ParentRow, { path
   return sql`(${column} >= ${key} and ${column} <= ${key} and ${recheck})`;
 }
 
-/** What the rows of a scan are hashed by: equal values of it are equal values of the field. */
+/** The value that the rows of a scan are hashed by: equal values of it are equal values of the field. */
 export function hashedValue(fields: RowFields, { path }: Reference): Sql {
   const value = fields.isId(path) ? sql`to_jsonb(${fields.id})` : fields.value(path);
   return fields.isDate(path) ? sql`coalesce(to_jsonb(instant_of(${value} #>> '{}')), ${value})` : value;
 }
 
-/** What it is compared with where the condition is an equality. */
+/** The operand that hashedValue() is compared with where the condition is an equality. */
 export function hashedOperand(fields: RowFields, parent: ParentRow, { path, to }: Reference): Sql {
   return fields.isDate(path)
     ? sql`coalesce(to_jsonb(${parent.instantIn(to)}), ${parent.operand(to)})`
     : parent.operand(to);
 }
 
-/** What it is compared with for all rows above, which are in a table: a query of one column. */
+/** The operands that hashedValue() is compared with for all rows above, which are in a table: a query of one column. */
 export function hashedOperands(fields: RowFields, parent: ParentRow, table: Sql, condition: Reference): Sql {
   if (condition.comparison === 'is') {
     const operand = hashedOperand(fields, parent, condition);
@@ -107,7 +107,7 @@ function compared(value: Sql, comparison: Comparison, parent: ParentRow, to: Pat
   return sql`case when ${instant} is null then ${plain} else instant_of(${value} #>> '{}') ${operator} ${instant} end`;
 }
 
-/** The same by keys; where a key does not decide, and for text in a field of instants, the values are compared too. */
+/** A range by keys; where a key does not decide, and for text in a field of instants, the values are compared too. */
 function rangeOfKeys(
   fields: RowFields,
   column: Sql,
@@ -128,7 +128,7 @@ function rangeOfKeys(
 
 const typeOf = (key: Sql): Sql => sql`get_byte(${key}, 0)`;
 
-/** From which key on rows are in a range; null for a type without ranges. */
+/** The first key in a range; null for a type without ranges. */
 function firstKey(key: Sql, isLower: boolean, isDate: boolean): Sql {
   const strings = isDate ? keysFrom(keyType.instant) : isLower ? key : keysFrom(keyType.string);
   if (isLower) return sql`case when ${typeOf(key)} = 32 then ${strings} when ${typeOf(key)} < 80 then ${key} end`;

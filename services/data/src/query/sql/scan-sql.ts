@@ -54,7 +54,7 @@ export class ScanCompiler extends Compiler implements DocumentTexts {
     return sql`${this.source.alias.row}.${valueName([...this.#values.keys()].indexOf(name))}`;
   }
 
-  /** What makes a row count is among the conditions of the innermost subquery. */
+  /** No conditions: those under which a row counts are among the conditions of the innermost subquery. */
   override visible(): readonly Sql[] {
     return [];
   }

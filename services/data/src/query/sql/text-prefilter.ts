@@ -6,7 +6,9 @@ import { comparisonSql } from './range-sql';
 /** The texts of the rows that a scan reads. */
 export interface DocumentTexts {
   body: Sql;
-  /** What follows the first occurrence of a key with its quotes, up to the next one; empty where there is none. */
+  /**
+   * The text that follows the first occurrence of a key with its quotes, up to the next one; empty where there is none.
+   */
   behindKey(quotedKey: string): Sql;
   isId(path: Path): boolean;
   isDate(path: Path): boolean;
@@ -78,7 +80,7 @@ function fieldPrefilter(texts: DocumentTexts, condition: FieldCondition): Sql | 
 
 function valuePrefilter(texts: DocumentTexts, path: Path, value: JsonValue): Sql | undefined {
   if (value === null) return undefined;
-  // The same instant has many texts.
+  // One instant has many texts, so a date is not looked for by its text.
   if (typeof value === 'string' && !texts.isDate(path)) return stringPrefilter(texts, value, `"${value}"`);
   if (value instanceof JsonNumber) return numberPrefilter(texts, path, sql`=`, value);
   return keyPrefilter(texts, path);
@@ -154,7 +156,7 @@ function numberPrefilter(texts: DocumentTexts, path: Path, operator: Sql, bound:
   return sql`(${isPossible} or ${isRepeated(texts, key, behind)} or ${hasAsciiEscape(texts)})`;
 }
 
-/** The same of a string. */
+/** Whether the string that follows a key may be one that compares so. */
 function textRangePrefilter(texts: DocumentTexts, path: Path, comparison: Comparison, bound: string): Sql | undefined {
   const key = quotedKey(path);
   if (key === undefined) return undefined;

@@ -121,9 +121,7 @@ interface Side {
   joined: (at: bigint) => JoinedChange | undefined;
 }
 
-/**
- * In the order in which a build fills them: while no document of the base is there, those of the partner meet nothing.
- */
+/** The sides in the order of filling: while no document of the base is there, those of the partner meet nothing. */
 function sidesOf({ base, partner }: LiveBuild): Side[] {
   if (!partner) return [{ source: base, joined: () => undefined }];
   return [
@@ -150,7 +148,7 @@ async function fill(pool: Pool, build: LiveBuild, { source, joined }: Side, obse
 interface Changes {
   /** The CTE `ids`. */
   ids: Sql;
-  /** Of their documents. */
+  /** The changes of the documents whose ids are in `ids`. */
   changes: Sql;
   joined: JoinedChange | undefined;
 }

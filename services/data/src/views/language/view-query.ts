@@ -14,11 +14,11 @@ export const sourcesMax = 16;
 /** The parsed `query` of a view. */
 export interface ViewQuery {
   base: string;
-  /** In their order: each may refer to those before it. */
+  /** The joins in their order: each may refer to those before it. */
   joins: readonly ViewJoin[];
-  /** Of the rows with the members that joins add. */
+  /** The filter of the rows with the members that joins add. */
   find: Condition;
-  /** Of the rows that the view has, so in a grouped view of its groups. */
+  /** The select of the rows that the view has, so in a grouped view of its groups. */
   projection: Projection;
   /** Undefined: each document, or pair of a join, is a row of its own. */
   groups: Groups | undefined;

@@ -13,7 +13,7 @@ export function viewUses(query: ViewQuery, collection: string, path: Path): bool
   });
 }
 
-/** Where the documents of a collection are in the rows: those that are joined are a member. */
+/** The places of the documents of a collection in the rows: those that are joined are a member. */
 function placesOf({ base, joins }: ViewQuery, collection: string): Path[] {
   const places: Path[] = collection === base ? [[]] : [];
   for (const join of joins) if (join.collection === collection) places.push([join.alias]);

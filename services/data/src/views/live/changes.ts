@@ -6,8 +6,8 @@ import { documentsTable, historyTable } from '../../catalog/table-names';
 export type DocumentTables = Pick<CollectionRef, 'appNumber' | 'number'>;
 
 /**
- * What changes the rows of live views: the CTE `change`, with a row of weight −1 for each version that was visible and
- * one of weight 1 for each that is. A record is parsed once, for all views of its collection.
+ * The CTE `change`, which changes the rows of live views: it has a row of weight −1 for each version that was visible
+ * and one of weight 1 for each that is. A record is parsed once, for all views of its collection.
  */
 export const changeCte = (rows: Sql): Sql =>
   sql`change as materialized (select c.*, c.body::jsonb as j from (${rows}) c)`;
@@ -16,16 +16,16 @@ export const changeCte = (rows: Sql): Sql =>
 export const noChanges: Sql = sql`
   select 0 as w, ''::text as id, '{}'::text as body, 0::int8 as ordinal, 0 as place where false`;
 
-/** Of an upsert, from `written`. */
+/** The changes of an upsert, from `written`. */
 export const writtenChanges: Sql = sql`
   select -1 as w, old_id as id, old_body as body, old_ordinal as ordinal, old_place as place from written
   where old_id is not null and not old_deleted
   union all select 1, id, body, ordinal, place from written where not deleted`;
 
-/** Of a removal, from `gone`. */
+/** The changes of a removal, from `gone`. */
 export const removedChanges: Sql = sql`select -1 as w, id, body, ordinal, place from gone where not deleted`;
 
-/** Of new documents, by their ids. */
+/** The changes of new documents, by their ids. */
 export const addedChanges = (collection: DocumentTables, ids: Buffer): Sql =>
   sql`select 1 as w, t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where t.id = any(${ids}::text[]) and not t.deleted`;
 
@@ -37,7 +37,7 @@ export interface GivenDocuments {
   places: Buffer;
 }
 
-/** Of new documents that may be in no table yet. */
+/** The changes of new documents that may be in no table yet. */
 export const givenChanges = ({ ids, texts, ordinals, places }: GivenDocuments): Sql => sql`
   select 1 as w, g.id, g.body, g.ordinal, g.place
   from unnest(${ids}::text[], ${texts}::text[], ${ordinals}::int8[], ${places}::int4[]) as g(id, body, ordinal, place)`;
@@ -46,7 +46,7 @@ export const givenChanges = ({ ids, texts, ordinals, places }: GivenDocuments): 
 export const presentChanges = (collection: DocumentTables): Sql =>
   sql`select 1 as w, t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where not t.deleted`;
 
-/** From the versions that documents had at one ordinal to those that they had at another; their ids are in `ids`. */
+/** The changes from the versions of documents at one ordinal to those at another; the ids are in `ids`. */
 export function changesBetween(collection: DocumentTables, from: bigint | undefined, to: bigint): Sql {
   const at = (weight: -1 | 1, ordinal: bigint): Sql => sql`
     select ${trusted(String(weight))} as w, u.id, u.body, u.ordinal, u.place

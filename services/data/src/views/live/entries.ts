@@ -55,8 +55,9 @@ export const entryColumns = [
 ];
 
 /**
- * What the rows of `changed` make of each value of a slot: the key of its group, what tells it from other values, what
- * it sorts by, its text, and of how many rows more or less it is. `id` makes the key of the group columns of a row `q`.
+ * The differences that the rows of `changed` make to a slot, for each value: the key of its group, what tells it from
+ * other values, what it sorts by, its text, and how many more or fewer rows have it. `id` makes the key of the group
+ * columns of a row `q`.
  */
 export function entryDeltas(plan: LivePlan, slot: Slot, id: Sql, groups: readonly Sql[]): Sql {
   const changed = cteOf('changed_', plan);

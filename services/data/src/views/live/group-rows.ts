@@ -103,7 +103,7 @@ function changedCte(plan: LivePlan, groups: Groups, { values }: GroupedPlan): Sq
   return sql`${cteOf('changed_', plan)} as materialized (select ${selected} from ${plan.source} c ${fields.where(plan.query.find)})`;
 }
 
-/** What those make of each group: its id, the texts of its values, and differences. */
+/** The CTE of the deltas: for each group of the changed rows its id, the texts of its values, and differences. */
 function deltaCte(plan: LivePlan, groups: Groups, { accumulators, slots }: GroupedPlan, isFirst: boolean): Sql {
   const columns = groupColumns(groups);
   const texts = columns.map((group, at) => sql`, canonical_json(q.${group}) as ${named('t', BigInt(at))}`);
@@ -186,14 +186,14 @@ function deltaColumns(plan: LivePlan, groups: Groups): DeltaColumns[] {
   ];
 }
 
-/** The same as texts of arrays: for each of its CTEs a row with a text for each column. */
+/** The deltas of groups as texts of arrays: for each of their CTEs a row with a text for each column. */
 export const deltaArrays = (plan: LivePlan, groups: Groups): Array<{ rows: Sql; columns: number }> =>
   deltaColumns(plan, groups).map(({ cte, columns }) => {
     const arrays = columns.map(({ name }) => sql`array_agg(o.${name})::text`);
     return { rows: sql`(select ${join(arrays, ', ')} from ${cte} o)`, columns: columns.length };
   });
 
-/** The same from those texts, of which there is none where there are no rows. */
+/** The CTEs of the deltas, made again from the texts of `deltaArrays`, which are null where there are no rows. */
 export function deltasOf(plan: LivePlan, groups: Groups, arrays: ReadonlyArray<string | null>): Sql[] {
   let at = 0;
   return deltaColumns(plan, groups).map(({ cte, columns }) => {
@@ -213,7 +213,7 @@ export function groupCtes(plan: LivePlan, groups: Groups, isBounded: boolean): S
   const sums = accumulators.map(
     ({ column, kept }) => sql`, coalesce(v.${column}, 0) + ${kept ?? sql`d.${column}`} as ${column}`,
   );
-  // By its place in the table, so that a row is not looked up twice.
+  // Each row is known by its place in the table, so that it is not looked up twice.
   const changed = sql`select d.id, v.ctid as at${join([...texts, ...sums, ...extremes], '')}
     from ${delta} d left join ${plan.table} v on v.id = d.id${slotJoins(plan, slots)}`;
   const handedOn = [sql`, x.at`, ...accumulators.map(({ column }) => sql`, x.${column}`)];

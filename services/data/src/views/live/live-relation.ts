@@ -80,7 +80,7 @@ function ownSort({ query: { sort, groups }, columns }: LivePlan): readonly SortT
   return [...sort, ...groups.by.filter((path) => !sorted.has(path.join('.'))).map((path) => ({ path, descending }))];
 }
 
-/** The same over the columns of a row `o`. */
+/** The order of a sort as SQL, over the columns of a row `o`. */
 function orderBy({ query, columns }: LivePlan, sort: readonly SortTerm[]): Sql {
   // A key that is cut, and that of an array or an object, does not decide; nor does that of an instant between groups,
   // while documents of one instant go by their ids.

@@ -41,7 +41,7 @@ import { cteOf, rowDelta, type LivePlan } from './live-plan';
  */
 
 export interface ChangeOptions {
-  /** Of a view with a join: the side whose documents change. */
+  /** The side whose documents change, where the view has a join. */
   joined: JoinedChange | undefined;
   /** The table is new: a view without groups gets its row. */
   isFirst?: boolean;
@@ -71,11 +71,11 @@ export const countedViewCtes = (plan: LivePlan, joined: JoinedChange | undefined
 /** The part that runs before the lock of the head is held: it writes rows of documents, and only sums groups. */
 export interface PreloadCtes {
   ctes: Sql;
-  /** What the statement of the turn needs: rows, each with so many texts. */
+  /** The results that the statement of the turn needs: rows, each with so many texts. */
   results: ReadonlyArray<{ rows: Sql; columns: number }>;
 }
 
-/** Not of a view with a join: its pairs depend on what is there at the turn. */
+/** The part before the lock for a view without a join: the pairs of a join depend on what is there at the turn. */
 export function preloadCtes(plan: LivePlan): PreloadCtes {
   const { groups } = plan.query;
   if (groups) return { ctes: join(groupDeltas(plan, groups, false), ', '), results: deltaArrays(plan, groups) };

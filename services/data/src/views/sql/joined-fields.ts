@@ -39,7 +39,7 @@ export class ViewFields extends Compiler {
     return steps.length === 0 ? sql`${row}.body` : sql`(${valueIn(sql`${row}.body::json`, steps)})::text`;
   }
 
-  /** What tells the rows of one document of the base apart: the ids of its partners. */
+  /** The ids of the partners, which tell the rows of one document of the base apart. */
   get partnerIds(): Sql[] {
     return this.#partners.map(({ fields }) => fields.id);
   }
@@ -51,11 +51,11 @@ export class ViewFields extends Compiler {
 
   override records(table = this.source.table): Sql {
     const joined = this.#partners.map(({ planned }) => this.#join(planned));
-    // What the joins refer to is known only now.
+    // Only after the joins are compiled is it known what they refer to.
     return join([super.records(table), ...joined], ' ');
   }
 
-  /** By the values that are compared, so that Postgres can hash them, whatever indexes there are. */
+  /** A join by the values that are compared, so that Postgres can hash them, whatever indexes there are. */
   #join({ number, join: { isInner, on }, relation }: PlannedJoin): Sql {
     const alias = named('x', BigInt(number));
     const fields = new RowFields(relation);
@@ -90,7 +90,7 @@ export class ViewFields extends Compiler {
   }
 }
 
-/** Equal values of it are equal values of the field. */
+/** The value that a field is hashed by: equal values of it are equal values of the field. */
 function hashed(fields: RowFields, path: Path): Sql {
   const value = fields.value(path);
   return fields.isDate(path) ? sql`coalesce(to_jsonb(instant_of(${value} #>> '{}')), ${value})` : value;

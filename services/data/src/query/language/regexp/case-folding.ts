@@ -16,7 +16,7 @@ export function folded(set: CharSet): CharSet {
   const known = foldedCharacters.get(character);
   if (known !== undefined) return known;
   const equal = union(set, equalIn(casedText, set));
-  // At most one entry for each character that has a case.
+  // The map gets at most one entry for each character that has a case.
   if (equal.length > set.length || equal[0] !== equal[1]) foldedCharacters.set(character, equal);
   return equal;
 }

@@ -11,7 +11,7 @@ export const boundaryPairsMax = 8;
 /** Ranges of characters in all classes of an expression, at most: six times that of all letters. */
 export const rangesMax = 4_000;
 
-/** What of an expression makes work for Postgres, which compiles it into a finite automaton. */
+/** The properties of an expression that make work for Postgres, which compiles it into a finite automaton. */
 export interface Cost {
   /** A measure of the automaton's size before it is simplified; compare it with `complexityMax`. */
   complexity: number;
@@ -33,7 +33,7 @@ export function costOf(tree: Node): Cost {
   return { complexity, boundaryPairs, ranges };
 }
 
-/** As many steps of groups of characters are as much work as one of the automaton. */
+/** Steps of groups of characters that are as much work as one step of the automaton. */
 const stepsOfComplexity = 12;
 
 function hasWordBoundary(node: Node): boolean {
@@ -150,7 +150,10 @@ function repeated(part: Measures, min: number, max: number | undefined): Measure
   };
 }
 
-/** For each set of a tree, how many groups it has of those that all sets together divide the characters into. */
+/**
+ * The groups that all sets of a tree together divide the characters into: how many there are, and how many each set
+ * has.
+ */
 function characterGroups(tree: Node): { groups: number; groupsOf: ReadonlyMap<CharSet, number> } {
   const sets = new Map<string, CharSet>();
   const all: CharSet[] = [];

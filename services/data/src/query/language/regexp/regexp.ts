@@ -7,7 +7,7 @@ import type { Node } from './tree';
 /** A parsed regular expression; plain data. */
 export interface Regexp {
   tree: Node;
-  /** What every text that matches begins with; empty where the expression forces nothing. */
+  /** The beginning of every text that matches; empty where the expression forces none. */
   prefix: string;
   complexity: number;
 }

@@ -15,7 +15,7 @@ export type Node =
   | { kind: 'place'; place: Place }
   | { kind: 'concat'; parts: readonly Node[] }
   | { kind: 'alternate'; parts: readonly Node[] }
-  /** Without a maximum where `max` is undefined. */
+  /** A repetition; it has no maximum where `max` is undefined. */
   | { kind: 'repeat'; part: Node; min: number; max: number | undefined };
 
 export const never: Node = { kind: 'never' };
@@ -49,7 +49,7 @@ export function concat(parts: readonly Node[]): Node {
 export function alternate(parts: readonly Node[]): Node {
   const possible = parts.flatMap((node) => (node.kind === 'alternate' ? node.parts : [node]));
   const certain = possible.some(matchesAnywhere);
-  // Beside what matches anywhere without a character, a place adds nothing.
+  // Beside an alternative that matches anywhere without a character, a place adds nothing.
   const left = possible.filter(
     (node) => node.kind !== 'never' && !(certain && node.kind !== 'empty' && matchesNoCharacter(node)),
   );
@@ -59,7 +59,7 @@ export function alternate(parts: readonly Node[]): Node {
 export function repeat(part: Node, min: number, max: number | undefined): Node {
   if (max === 0) return empty;
   if (part.kind === 'never') return min === 0 ? empty : never;
-  // What matches no character matches the same once and many times.
+  // A part that matches no character matches the same once and many times.
   if (matchesNoCharacter(part)) return min === 0 ? empty : part;
   if (min === 0 && part.kind === 'alternate')
     return repeatOptional(alternate(part.parts.filter((node) => !matchesNoCharacter(node))), max);

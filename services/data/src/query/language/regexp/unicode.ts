@@ -28,7 +28,9 @@ export function propertySet(name: string): CharSet | undefined {
   return set;
 }
 
-/** Where Unicode has characters, but for private use, and how many units of UTF-16 each of them has. */
+/**
+ * The ranges where Unicode has characters, but for private use, and how many units of UTF-16 each character there has.
+ */
 const assigned = [
   { first: 1, last: 0xd7ff, units: 1 },
   { first: 0xe000, last: 0xffff, units: 1 },
