@@ -21,7 +21,7 @@ const settings = commonConfig.extend({
   PRELOAD_CONCURRENCY: whole(1, 100).default(1),
   /** Writes that are parsed or wait for their batch; beyond, further ones are refused. */
   WRITE_BUFFER_BYTES: whole(1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
-  /** Where this copy keeps the skills documents as files. */
+  /** The directory in which this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),
   /** Time of the statements of one read without a key, together, beside pages that an index gives alone. */
   PUBLIC_READ_TIMEOUT_MS: whole(10, 60_000).default(2_000),
@@ -29,7 +29,7 @@ const settings = commonConfig.extend({
   PUBLIC_READ_ROWS_MAX: whole(1, 1_000_000_000).default(1_000_000),
   /** How often documents past their retention are purged. */
   MAINTENANCE_EVERY_MS: whole(50, 86_400_000).default(60_000),
-  /** Who may read collections and views created without an access policy, for example by a write. */
+  /** The read access of collections and views created without an access policy, for example by a write. */
   DEFAULT_READ: z.enum(['public', 'private']).default('public'),
   /**
    * CSV of networks and countries, for inCountry: read at the start and after each change. Without it inCountry is
@@ -58,7 +58,7 @@ const settings = commonConfig.extend({
   ENCRYPTION_VAULT_TOKEN_FILE: z.string().min(1).optional(),
   /** Authorities to trust instead of those of the system. */
   ENCRYPTION_VAULT_CA_FILE: z.string().min(1).optional(),
-  /** Of one request; a request that fails is repeated twice. */
+  /** The time limit of one request to Vault; a request that fails is repeated twice. */
   ENCRYPTION_VAULT_TIMEOUT_MS: whole(100, 60_000).default(3_000),
   /** The public address of the gateway, for the examples in skills documents. */
   PUBLIC_URL: publicUrl.default('http://127.0.0.1:8080'),

@@ -60,12 +60,12 @@ import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
 
 export interface HandlerContext extends SkillsContext, ReadContext, DatasetContext, EncryptionSettings {
-  /** What is derived from documents that are erased. */
+  /** The handling of rows that are derived from documents that are erased. */
   derived: DerivedRemovals;
   queries: QueryLookup;
   committer: Committer;
   usage: UsagePublisher;
-  /** Who may read collections and views created without an access policy. */
+  /** The read access of collections and views created without an access policy. */
   defaultRead: ReadAccess;
   /** Names the predefined queries that need an index. */
   queriesNeeding: QueriesNeeding;
@@ -86,7 +86,7 @@ function waysOf(context: HandlerContext) {
     (request, call) =>
       handle(context, request, call);
 
-  /** For changes of an app's catalog, which may also have queued a job. */
+  /** Wraps a change of an app's catalog, which may also have queued a job. */
   const changingCatalog =
     <Q extends { appId: string }, T>(handle: Handling<Q, T>): Handler<Q, T> =>
     async (request, call) => {
@@ -99,7 +99,7 @@ function waysOf(context: HandlerContext) {
       }
     };
 
-  /** For what needs disk space. Changes that free it, or restrict access, are accepted on a full disk. */
+  /** Wraps a handler that needs disk space. Changes that free it, or restrict access, are accepted on a full disk. */
   const needingSpace =
     <Q, T>(handler: Handler<Q, T>): Handler<Q, T> =>
     async (request, call) => {
@@ -107,13 +107,13 @@ function waysOf(context: HandlerContext) {
       return handler(request, call);
     };
 
-  /** For writes, whose committer belongs to the trace of the call. */
+  /** Wraps a write, whose committer belongs to the trace of the call. */
   const writing =
     <Q, T>(handle: (writes: WriteContext, request: Q) => Promise<T>): Handler<Q, T> =>
     (request, call) =>
       handle({ pool: context.pool, committer: committerFor(context.committer, context.usage, call) }, request);
 
-  /** For functions that return JSON text. */
+  /** Wraps a function that returns JSON text. */
   const asJson =
     <Q>(handle: Handling<Q, Buffer>): Handler<Q, { json: Buffer }> =>
     async (request, call) => ({ json: await handle(context, request, call) });
@@ -171,7 +171,7 @@ function storedHandlers({ plainly, changingCatalog, needingSpace, writing, asJso
   };
 }
 
-/** What is made of collections: indexes, views, queries, texts, and the jobs that make them. */
+/** All that is made of collections: indexes, views, queries, texts, and the jobs that make them. */
 function derivedHandlers({ plainly, changingCatalog, needingSpace, asJson }: Ways) {
   return {
     createIndex: needingSpace(changingCatalog(createIndex)),

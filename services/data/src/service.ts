@@ -62,11 +62,11 @@ const jobConcurrency = 3;
 const indexScanTimeoutMs = 1_000;
 
 export interface DataOverrides extends Overrides {
-  /** Where the gateway is, when its port is chosen only after this service has started. */
+  /** The public address of the gateway, when its port is chosen only after this service has started. */
   publicUrl?: () => string | undefined;
 }
 
-/** What its database has. */
+/** The parts of the service's database: its own migrations, the tables of events, and those of kept answers. */
 export const dataSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true, idempotency: true };
 
 /** Starts the data service; `implementations` serves callers in the same process. */
@@ -138,7 +138,7 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
   };
 }
 
-/** Before anything else runs, so that a file that is not valid ends the start. */
+/** Loads the networks by country before anything else runs, so that a file that is not valid ends the start. */
 async function openCountryNetworks(
   { COUNTRY_NETWORKS_FILE: file }: DataConfig,
   { pool, log }: Context,

@@ -160,11 +160,11 @@ export async function getAppStats({ pool }: PoolContext, { appId }: AppRequest):
 
 interface IndexTotals {
   indexes: bigint;
-  /** As of the last VACUUM, ANALYZE or build of each index. */
+  /** The size of the indexes as of the last VACUUM, ANALYZE or build of each. */
   indexBytes: bigint;
 }
 
-/** Of the JSON of an application, about, beside name and description. */
+/** The approximate size of the JSON of an application, beside name and description. */
 const applicationBytes = 2_048;
 
 /** A page of the applications; shorter than asked for where its JSON would be too large. */
@@ -190,7 +190,7 @@ export async function listApplications(
   return { applications: found.map(toApplication), total: total!.count.toString() };
 }
 
-/** As many networks as an operator can offer. */
+/** Networks of an app, at most: an operator cannot offer more. */
 const networksMax = 8;
 
 /** Changes on which networks an app takes x402 payments. Throws APP_NOT_FOUND, VALIDATION_FAILED. */

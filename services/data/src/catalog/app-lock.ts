@@ -13,7 +13,7 @@ import { once } from '@granary/shared/idempotency/once';
  * all new readers of the table, so it fails soon and is retried from the beginning.
  */
 const lockTimeoutMs = 200;
-/** With the delays between them about as long as a request may take. */
+/** Attempts at a transaction; with the delays between them they take about as long as a request may. */
 const attempts = 12;
 
 /**

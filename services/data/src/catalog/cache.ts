@@ -9,7 +9,10 @@ const entriesMax = 10_000;
 const writerTtlMs = 500;
 /** How old what readers use may be: a change of the catalog by another process is visible after as long. */
 const readerTtlMs = 250;
-/** What is read at this age is loaded again in the background, so that no read waits for the catalog under load. */
+/**
+ * An entry that is read at this age is loaded again in the background, so that no read waits for the catalog under
+ * load.
+ */
 const readerRefreshAfterMs = 150;
 
 /** Collections for writers, who learn under the lock of the app's head whether the catalog has changed since. */
@@ -23,8 +26,8 @@ export class CatalogCache {
   }
 
   /**
-   * What is cached, however old it is. For holders of the lock of the head: waiting for a second connection could be a
-   * deadlock, because its holder may wait for that lock.
+   * The cached collection, however old it is. It is for holders of the lock of the head: waiting for a second
+   * connection could be a deadlock, because its holder may wait for that lock.
    */
   known(appNumber: bigint, collection: string): CollectionRef | undefined {
     return this.cache.peek(`${appNumber}/${collection}`);
@@ -41,8 +44,9 @@ export class CatalogCache {
 }
 
 /**
- * What readers look up by app and name, cached so that a read is one statement. This process deletes what it changes
- * itself. Counters in it may be old: a response that contains them uses `getFresh`.
+ * Entries of the catalog that readers look up by app and name, cached so that a read is one statement. This process
+ * deletes the entries that it changes itself. Counters in an entry may be old: a response that contains them uses
+ * `getFresh`.
  */
 export class LookupCache<T> {
   private readonly cache: TtlCache<T>;
@@ -54,7 +58,7 @@ export class LookupCache<T> {
     now?: () => number,
   ) {
     const times = { ttlMs: readerTtlMs, refreshAfterMs: readerRefreshAfterMs };
-    // What does not exist may be created at any moment, by any write.
+    // Absence is not cached: any write may create the missing entry at any moment.
     this.cache = new TtlCache({ max: entriesMax, ...times, negativeTtlMs: 0 }, now);
   }
 
@@ -68,7 +72,7 @@ export class LookupCache<T> {
     return this.fresh.get(`${appId}/${name}`, () => this.find(appId, name));
   }
 
-  /** After a change of the app's catalog, and before a retry of a read that failed by it. */
+  /** Forgets the entries of an app, after a change of its catalog and before a retry of a read that failed by it. */
   forget(appId: string): void {
     this.cache.deletePrefix(`${appId}/`);
   }

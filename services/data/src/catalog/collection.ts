@@ -36,7 +36,7 @@ export interface CollectionRef {
   indexes: IndexDefinition[];
   /** The fields that are stored encrypted; undefined: none. */
   encrypted: EncryptedFields | undefined;
-  /** What callers without a key that has Read pay; undefined: nothing. */
+  /** The prices of reads for callers without a key that has Read; undefined: none. */
   readPrices: readonly ReadPrice[] | undefined;
   /** Whether writes by callers without a key that has Admin cost something. */
   hasWritePricing: boolean;
@@ -73,7 +73,7 @@ interface CollectionRow {
   encrypted: string | null;
 }
 
-/** Who may read: everybody, or callers with a key that has Read. */
+/** The callers that may read: everybody, or those with a key that has Read. */
 export type ReadAccess = 'public' | 'private';
 
 /** A collection by name, undefined when there is none. One statement. */
@@ -88,7 +88,7 @@ export async function requireCollection(db: Queryable, appId: string, name: stri
   return found;
 }
 
-/** Those of the named collections that exist. One statement. */
+/** The collections that exist among the named ones. One statement. */
 export async function findCollections(db: Queryable, app: App, names: readonly string[]): Promise<CollectionRef[]> {
   const found = await rows<CollectionRow>(
     db,

@@ -17,12 +17,12 @@ export interface IndexedField {
 export interface IndexDefinition {
   number: bigint;
   name: string;
-  /** What it is listed with; a composite's own fields are in `fields`. */
+  /** The field name that the index is listed with; a composite's own fields are in `fields`. */
   fieldName: string;
   fields: string[];
-  /** As it was asked for: btree, hash, composite, fulltext, price, encrypted, or a declared type. */
+  /** The type as it was asked for: btree, hash, composite, fulltext, price, encrypted, or a declared type. */
   declaredType: string;
-  /** Of a full-text index. */
+  /** The language of a full-text index. */
   language: string | null;
   /** Whether it has a column for the unique value of its fields together. */
   unique: boolean;

@@ -9,7 +9,7 @@ export interface LiveView {
   sourceNumbers: ReadonlyMap<string, bigint>;
 }
 
-/** The same in the JSON of the catalog: a bigint does not fit a number of JSON. */
+/** A live view in the JSON of the catalog, with numbers as text: a bigint does not fit a number of JSON. */
 export interface LiveViewRow {
   number: string;
   table_number: string;

@@ -2,14 +2,14 @@ import type { IndexPrice } from '@granary/shared/gen/granary/data/v1/IndexPrice'
 
 export const PAYMENT_REQUIRED = 'PAYMENT_REQUIRED';
 
-/** What a read costs that touches a field, or a collection, view or query as a whole. */
+/** The price of a read that touches a field, or a collection, view or query as a whole. */
 export interface ReadPrice {
   /** The name of the field, `*` for the whole. */
   field: string;
   /** Empty for the whole. */
   path: readonly string[];
   model: 'per_access' | 'per_kb';
-  /** Of an access, or of a KB of 1,024 bytes; at least 1. */
+  /** The price of one access, or of one KB of 1,024 bytes; at least 1. */
   amountUtia: bigint;
   /** The part of the application in millionths; undefined where the price does not say. */
   appSharePpm: number | undefined;

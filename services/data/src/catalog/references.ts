@@ -2,11 +2,11 @@ import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { DatasetTable } from './dataset';
 
-/** What exists of that which filters can name. */
+/** The existing targets that filters can name: networks by country, and data sets. */
 export interface FoundReferences {
   /** Whether the operator has supplied networks by country. */
   hasCountries: boolean;
-  /** Of the data sets that exist, by name. */
+  /** The tables of the data sets that exist, by name. */
   tables: ReadonlyMap<string, DatasetTable>;
 }
 

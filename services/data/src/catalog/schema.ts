@@ -46,7 +46,7 @@ export interface Schema {
   fields: ReadonlyMap<string, FieldRule>;
 }
 
-/** What of a schema decides the types of fields. */
+/** The part of a schema that decides the types of fields. */
 export interface FieldTypes {
   fields: ReadonlyMap<string, Pick<FieldRule, 'type' | 'isDay'>>;
 }
@@ -209,7 +209,7 @@ export const ruleOfType = (type: SchemaType, isOfDays = false): FieldRule => ({
   enum: undefined,
 });
 
-/** What is wrong with the field of a document; empty when nothing is. Null counts as missing. */
+/** The problems with the field of a document; empty when there are none. Null counts as missing. */
 export function fieldProblems(rule: FieldRule, bytes: Buffer, capture: Capture | undefined): string[] {
   if (capture === undefined) return rule.required && rule.defaultText === undefined ? ['is required and missing'] : [];
   if (capture.type === 'null') return rule.required ? ['is required and must not be null'] : [];
@@ -274,7 +274,7 @@ function typeText({ type, isDay: isOfDays }: Pick<FieldRule, 'type' | 'isDay'>):
   }
 }
 
-/** What min and max bound: a number's value, a string's characters, an array's elements. */
+/** The size that min and max bound: a number's value, a string's characters, an array's elements. */
 function measure(value: JsonValue): { size: string | undefined; what: string } {
   if (value instanceof JsonNumber) return { size: value.text, what: '' };
   if (typeof value === 'string') return { size: String([...value].length), what: ' characters long' };

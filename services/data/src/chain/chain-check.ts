@@ -26,7 +26,7 @@ export interface StoredEntry {
 /** A link with its entries, or with a part of them: those of a large commit come in parts, in order. */
 export interface LinkPart extends StoredLink {
   collection: string;
-  /** Of the commit. */
+  /** The number of entries of the whole commit. */
   entryCount: number;
   /** The place of the first entry of this part in the commit. */
   place: number;
@@ -68,7 +68,7 @@ function follow(last: ChainPosition, { height, hash, content }: StoredLink): Cha
 
 /** A link whose parts have not all come. */
 interface OpenLink {
-  /** Of the parts up to now; undefined once a hash was unknown. */
+  /** The running hash of the parts up to now; undefined once a hash was unknown. */
   content: Hash | undefined;
   /** The place of the next part. */
   next: number;
@@ -112,13 +112,13 @@ export class ChainChecker {
     this.#close(part, open.content?.digest());
   }
 
-  /** After the last part. Throws BrokenChainError where entries are missing. */
+  /** Ends the check after the last part. Throws BrokenChainError where entries are missing. */
   end(): ChainPosition {
     if (this.#open) throw lacks(this.#last.height + 1n, this.#open.next);
     return this.#last;
   }
 
-  /** What is hashed of an entry; an empty hash where it is unknown. */
+  /** The id and the hash of an entry that the content hash is over; an empty hash where it is unknown. */
   #entry({ id, sha256: kept, text }: StoredEntry): { id: string; sha256: Buffer } {
     if (text === null) {
       this.texts.absent += 1;

@@ -111,7 +111,7 @@ export const findLinks = (db: Queryable, appNumber: bigint, height: bigint, coun
         where height >= ${height} and height < ${height + BigInt(count)} order by height`,
   );
 
-/** Those of the tickets that have committed. Definite only while the app's head is locked. */
+/** The commits of the tickets that have committed. Definite only while the app's head is locked. */
 export async function findCommits(
   db: Queryable,
   appNumber: bigint,

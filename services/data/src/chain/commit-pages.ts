@@ -50,7 +50,7 @@ export const readCommits = (
         ) c where before < ${entriesMax} order by height`,
   );
 
-/** Where a version lies among all of its app. */
+/** The position of a version among all versions of its app. */
 export interface VersionPlace {
   ordinal: bigint;
   place: number;

@@ -11,7 +11,7 @@ export interface Head {
 /** The hash before the first commit. */
 export const genesisHash = Buffer.alloc(32);
 
-/** What a commit stored: a document under its id with the SHA-256 of its text. */
+/** A document that a commit stored: its id with the SHA-256 of its text. */
 export interface Entry {
   id: string;
   sha256: Buffer;
@@ -20,7 +20,7 @@ export interface Entry {
 /** One link of an app's hash chain: what was stored, at which height, under which hash. */
 export interface Link extends Head {
   content: Buffer;
-  /** Of what was stored, in order. */
+  /** The ids of what was stored, in order. */
   ids: readonly string[];
   /** The SHA-256 of each text, one after the other: they stay when the texts are erased. */
   hashes: Buffer;
@@ -50,7 +50,7 @@ const lengthBytes = 4;
 export const contentHash = (collection: string, entries: readonly Entry[]): Buffer =>
   sha256(contentParts(collection, entries));
 
-/** What the content hash is over; of entries that come in parts, one after the other. */
+/** The bytes that the content hash is over; those of entries that come in parts follow each other. */
 export function contentParts(collection: string, entries: readonly Entry[]): Buffer {
   const name = Buffer.from(collection);
   let size = 0;

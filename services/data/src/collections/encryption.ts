@@ -6,7 +6,7 @@ import type { RootKey } from '../keys/root-key';
 import { PAYMENT_REQUIRED } from '../catalog/read-price';
 import { encryptField, ENCRYPTION_CONFLICT } from '../tables/encrypted-field';
 
-/** What the encryption of fields needs. */
+/** The root key and the look-up that the encryption of fields needs. */
 export interface EncryptionSettings {
   /** Undefined where the service has none: then no field can be encrypted. */
   rootKey: RootKey | undefined;

@@ -29,8 +29,9 @@ interface PricedIndex {
 }
 
 /**
- * What the price of an operation on a collection depends on. Of a private collection callers who may not read it get
- * what they get of one that does not exist. Throws APP_NOT_FOUND, VALIDATION_FAILED, LIMIT_EXCEEDED.
+ * The indexed fields and prices that the price of an operation on a collection depends on. For a private collection,
+ * callers who may not read it get the same as for one that does not exist. Throws APP_NOT_FOUND, VALIDATION_FAILED,
+ * LIMIT_EXCEEDED.
  */
 export async function getOperationPrices(
   { fast: db }: FastContext,
@@ -56,7 +57,7 @@ export async function getOperationPrices(
   };
 }
 
-/** What writes to a collection cost by its indexes. */
+/** The prices of writes to a collection by its indexes. */
 export interface IndexPrices {
   /** Each once. */
   indexedFields: readonly string[];

@@ -15,7 +15,9 @@ export interface DerivedRows {
    * statement, and under the lock of the head.
    */
   upsertCte: Sql;
-  /** The same for the statement that removes documents; it can read `gone`, with the columns of a version. */
+  /**
+   * A CTE of the statement that removes documents, as `name as (…)`. It can read `gone`, with the columns of a version.
+   */
   removalCte: Sql;
   /**
    * Statements for documents that were copied: new ones, so there is no version before. They run under the lock of the
@@ -23,17 +25,20 @@ export interface DerivedRows {
    */
   afterCopy(rows: readonly DocumentRow[]): readonly Step[];
   /**
-   * For a preloaded bulk: what follows from its documents alone, computed on any connection while they are
-   * copied. Returns the statements for its turn.
+   * Computes what follows from the documents of a preloaded bulk alone, on any connection while they are copied.
+   * Returns the statements for its turn.
    */
   besideCopy(pool: Pool, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
-  /** The same of what is written in the transaction of the COPY, after it and without the lock. */
+  /**
+   * Derives what is written in the transaction of the COPY, after it and without the lock. Returns the statements for
+   * the turn of the bulk.
+   */
   beforeTurn(tx: Connection, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
 }
 
-/** What is derived from one collection, compiled once for each state of the catalog. */
+/** The statements for all that is derived from one collection, compiled once for each state of the catalog. */
 export interface DerivedStatements {
-  /** Whether nothing is. */
+  /** Whether nothing is derived. */
   isEmpty: boolean;
   /** Follows the CTEs of the upsert; empty or with a comma before it. */
   ctes: Sql;
@@ -56,7 +61,7 @@ export const nothingDerived: DerivedStatements = {
   beforeTurn: () => Promise.resolve(none),
 };
 
-/** Where derived rows come from. */
+/** The source of derived rows, such as those of live views. */
 export interface DerivedSource {
   /** Called once for each state of a collection, not for each batch. */
   rowsOf(collection: CollectionRef): readonly DerivedRows[];
@@ -85,12 +90,12 @@ export class AfterPlan {
     return statements;
   }
 
-  /** Those of the collections from which something is derived. */
+  /** The collections, among those given, from which something is derived. */
   derivedFrom(collections: Iterable<CollectionRef>): CollectionRef[] {
     return [...collections].filter((collection) => !this.of(collection).isEmpty);
   }
 
-  /** For documents that are removed. */
+  /** The part that purges and erasures of documents use. */
   readonly removals: DerivedRemovals = {
     removalFrom: (collection) => this.of(collection).removal,
     abandon: async (tx, collection) => {

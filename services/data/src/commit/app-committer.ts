@@ -14,7 +14,7 @@ const preloadsMax = 2;
 /** After a preload that came to nothing, so many bulks of the app are not preloaded. */
 const preloadBackoffBulks = 16;
 
-/** Where more writes of the app wait, no further one is read for: each is compared with all of them. */
+/** Reads are made ahead for a write only while at most so many of its app wait: it is compared with all of them. */
 const readAheadQueueMax = 64;
 
 /** Commits the writes of one app, one batch at a time. */
@@ -24,7 +24,7 @@ export class AppCommitter {
   private readonly readAhead: ReadAhead;
   /** The batch that is being committed. */
   private batch: readonly PendingWrite[] = [];
-  /** In the order of the queue; the first may be committing. */
+  /** The preloads in the order of the queue; the first may be committing. */
   private readonly preloads: BulkPreload[] = [];
   /** Bulks that are not to be preloaded any more. */
   private preloadBackoff = 0;

@@ -8,7 +8,7 @@ import type { BulkThrottle } from './bulk-throttle';
 import type { HeadCache } from './head-cache';
 import type { WriteMemory } from './write-memory';
 
-/** What the commits of all apps share. */
+/** The state and settings that the commits of all apps share. */
 export interface CommitContext {
   pool: Pool;
   log: Logger;
@@ -21,9 +21,9 @@ export interface CommitContext {
   throttle: BulkThrottle;
   heads: HeadCache;
   collections: CatalogCache;
-  /** What changes in the transaction of a batch besides its documents. */
+  /** The derived rows that change in the transaction of a batch besides its documents. */
   afterPlan: AfterPlan;
-  /** Who may read a collection that a write creates. */
+  /** The read access of a collection that a write creates. */
   defaultRead: ReadAccess;
   /** Called with the numbers of the collections that a transaction changed, after its COMMIT. Must not throw. */
   afterCommit: (collectionNumbers: readonly bigint[]) => void;

@@ -12,7 +12,8 @@ import { searchIndexes, uniqueIndexes } from '../catalog/index-definition';
 import { documentsTable, historyTable, keyColumn, searchColumn, uniqueColumn } from '../catalog/table-names';
 
 /**
- * From so many new documents of one collection on they are copied, not upserted: then the look-up of known ids pays.
+ * The number of new documents of one collection from which on they are copied, not upserted: then the look-up of known
+ * ids pays.
  */
 export const copyFromDocuments = 100;
 
@@ -39,7 +40,7 @@ function splitVersions(rows: readonly DocumentRow[]): Versions {
   for (const one of rows) {
     const versions = byId.get(one.document.id) ?? [];
     versions.push(one);
-    // In the order of the last versions: a unique value may have been released in between.
+    // The ids are in the order of their last versions: a unique value may have been released in between.
     byId.delete(one.document.id);
     byId.set(one.document.id, versions);
   }
@@ -215,7 +216,7 @@ export function copyDocuments(collection: CollectionRef, added: readonly Documen
     writer.instantField(at);
     writer.int8Field(ordinal);
     writer.int4Field(place);
-    // As they stand there they are fields of this format.
+    // The keys as they stand in their buffer are fields of this format.
     writer.raw(document.keys.bytes, document.keysStart, document.keysEnd);
     for (let unique = 0; unique < uniques; unique += 1) writer.textField(document.uniques?.[unique] ?? null);
     for (let search = 0; search < searches; search += 1) writer.textField(document.searches?.[search] ?? null);

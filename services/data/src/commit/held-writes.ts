@@ -11,15 +11,16 @@ import type { PoolContext } from '../postgres/databases';
 import type { CloseWriteRequest } from '@granary/shared/gen/granary/data/v1/CloseWriteRequest';
 
 /**
- * For longer than payments keeps a hold for a write (30 days), after which nobody asks any more whether it was done.
+ * Days for which a done write is kept: longer than payments keeps a hold for a write (30 days), after which nobody asks
+ * any more whether it was done.
  */
 const doneDays = 60;
-/** For longer than a write that is closed can still arrive. Asked again, it is closed again. */
+/** Days for which a closed write is kept: longer than it can still arrive. Asked again, it is closed again. */
 const closedDays = 2;
 /** Rows that one statement deletes. */
 const forgottenAtOnce = 1_000;
 
-/** What is known of a held write without the commits: an index that it made, or that it is closed. */
+/** The state of a held write that is known without the commits: done, for an index that it made, or closed. */
 export async function heldWriteState(db: Queryable, ticketId: string): Promise<'done' | 'closed' | undefined> {
   const found = await row<{ isDone: boolean }>(
     db,

@@ -17,7 +17,7 @@ const writes = counters({
   help: 'Writes of committed batches.',
   labels,
 });
-/** Of all apps. */
+/** The waiting bytes of all apps together. */
 export const waitingBytes = gauges({
   name: 'granary_commit_waiting_bytes',
   help: 'Bytes of writes that are being parsed or wait for their batch.',

@@ -72,7 +72,7 @@ export async function commitOptimistically(
 }
 
 /**
- * To plan a statement with live views takes longer than to run it, and by its estimates for any number of documents
+ * Planning a statement with live views takes longer than running it, and by its estimates for any number of documents
  * Postgres would plan it each time.
  */
 const genericPlans = sql`set local plan_cache_mode = force_generic_plan`;

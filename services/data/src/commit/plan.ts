@@ -8,7 +8,7 @@ import type { Committed, Outcomes, PendingWrite, PresentDocuments, Write, WriteL
 /** The collections that the writes of a batch name, at one revision of the catalog. */
 export interface BatchCollections {
   known: ReadonlyMap<string, CollectionRef>;
-  /** Those of them that the batch's own transaction created. */
+  /** The names of the collections that the batch's own transaction created. */
   created: ReadonlySet<string>;
   /** Collections that its transaction could not create, and why. */
   refused: ReadonlyMap<string, ServiceError>;
@@ -30,12 +30,12 @@ export interface DocumentRow {
 /** The rows that a batch writes, by their collection. */
 export type RowsByCollection = ReadonlyMap<CollectionRef, readonly DocumentRow[]>;
 
-/** What a batch writes if the head is where the plan expects it. */
+/** The plan of a batch: what it writes if the head is where the plan expects it. */
 export interface BatchPlan {
   /** The head before the batch and after it. */
   from: LockedHead;
   to: LockedHead;
-  /** In the order of their heights. */
+  /** The commits in the order of their heights. */
   commits: readonly PlannedCommit[];
   outcomes: Outcomes;
   /** Links that need versions and do not know them before they are written. */

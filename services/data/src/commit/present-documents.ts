@@ -23,7 +23,7 @@ import {
 
 const none: PresentDocuments = new Map();
 
-/** What a batch depends on, by the collections as they were when it was read. */
+/** The reads that a batch depends on, by the collections as they were then, with their answers. */
 export interface ReadDocuments {
   byCollection: ReadonlyMap<CollectionRef, readonly DocumentRead[]>;
   answers: Answers;
@@ -96,7 +96,7 @@ function stepsOf([collection, reads]: [CollectionRef, readonly DocumentRead[]]):
   const ids = textArray(reads.map(({ id }) => id));
   const versions = sql`select id, version, ordinal, deleted, body from ${documentsTable(collection)} where id = any(${ids}::text[])`;
   const cipher = cipherOf(collection);
-  // What an encrypted field cannot meet matches nothing here, and is refused where its change is prepared.
+  // A condition that an encrypted field cannot meet matches nothing here; its change is refused where it is prepared.
   const stored = (condition: Condition) => (cipher ? withTerms(cipher, condition, () => never) : condition);
   return [
     versions,
@@ -122,7 +122,7 @@ export async function readUnlocked(
   }
 }
 
-/** What the writes of a batch assume, each about the documents that it reads. */
+/** The documents that the writes of a batch assume, each write those that it reads. */
 export function assumedDocuments(batch: readonly PendingWrite[]): PresentDocuments {
   if (!batch.some(({ write }) => write.assumed)) return none;
   const [only, ...others] = batch;

@@ -51,7 +51,10 @@ export class Recovery {
     return error;
   }
 
-  /** After an error of some write. A write alone may collide with its own commit of an earlier request, too. */
+  /**
+   * Commits a batch one by one after an error of some write. A write alone may collide with its own commit of an
+   * earlier request, too.
+   */
   private async separate(batch: readonly PendingWrite[], error: unknown): Promise<void> {
     if (batch.length > 1 || mayHaveCommitted(error)) await this.commitEach(batch);
     else rejectAll(batch, error);

@@ -7,7 +7,7 @@ import type { Committer } from './committer';
 /** The part of the committer that one call uses. */
 export type CallCommitter = Pick<Committer, 'collections' | 'submit' | 'parseWithin'>;
 
-/** What a handler of writes takes. */
+/** The context of a handler of writes. */
 export interface WriteContext extends PoolContext {
   committer: CallCommitter;
 }

@@ -41,14 +41,14 @@ export interface NewVersion {
 export interface DocumentRead {
   collection: string;
   id: string;
-  /** What `PresentDocument.matches` says about the present version. */
+  /** The condition on the present version whose result is `PresentDocument.matches`. */
   condition: Condition | undefined;
 }
 
 /** The latest version of a document, under the lock of the head. */
 export interface PresentDocument {
   version: bigint;
-  /** Of the commit that made it: no later one of the same id has it, not even after an erasure. */
+  /** The ordinal of the commit that made the version: no later one of the same id has it, not even after an erasure. */
   ordinal: bigint;
   deleted: boolean;
   body: Buffer;
@@ -56,15 +56,15 @@ export interface PresentDocument {
   matches: boolean;
 }
 
-/** By `documentKey`; a document that does not exist is missing. */
+/** The present documents by `documentKey`; one that does not exist is missing. */
 export type PresentDocuments = ReadonlyMap<string, PresentDocument>;
 
 /** No name holds a slash. */
 export const documentKey = (collection: string, id: string): string => `${collection}/${id}`;
 
-/** What links are planned on besides the head. */
+/** The state that links are planned on besides the head. */
 export interface PlanState {
-  /** As they are now; a collection that is to be created is missing. */
+  /** The collections as they are now; one that is to be created is missing. */
   collections: ReadonlyMap<string, CollectionRef>;
   documents: PresentDocuments;
 }
@@ -91,8 +91,8 @@ export interface Write {
   /** The documents that its links depend on: they are read under the lock, in a round trip of their own. */
   readonly reads?: readonly DocumentRead[];
   /**
-   * Those documents as they were read before it joined the queue, where its links may be planned on them: that they are
-   * the same is asserted under the lock.
+   * The documents of `reads` as they were read before the write joined the queue, where its links may be planned on
+   * them: that they are the same is asserted under the lock.
    */
   readonly assumed?: PresentDocuments | undefined;
   /** Whether its links, as they were planned last, leave out what was refused: that is decided under the lock only. */
@@ -108,17 +108,19 @@ export interface Write {
   links(head: Head, state: PlanState): WriteLink[];
   /** Prepares its links on documents that were read before it joins the queue, and sets `assumed` where it can. */
   assume?(state: PlanState): Task<void>;
-  /** What error messages have before the fields of a document of its links; by default its place in a `/store` body. */
+  /**
+   * The path before the fields of a document of its links in error messages; by default its place in a `/store` body.
+   */
   pathOf?(collection: string, place: number): string;
-  /** What is kept under its Idempotency-Key beside its ticket, once it has been planned. */
+  /** The note that is kept under its Idempotency-Key beside its ticket, once it has been planned. */
   keptNote?(): string | undefined;
 }
 
 /** A commit as its caller gets it: of an upload's two links this is the first, its document is the second. */
 export interface Committed extends Commit {
-  /** Of a collection that this write created. */
+  /** The read access of a collection that this write created. */
   createdWithAccess?: ReadAccess;
-  /** What was kept with it under an Idempotency-Key: of a commit that was found by that. */
+  /** The note that was kept with it under an Idempotency-Key, for a commit that was found by that key. */
   keptNote?: string;
   /** Its links where the write needs versions: not of a commit that was looked up. */
   links?: readonly WriteLink[];

@@ -13,7 +13,7 @@ import { readNetworksFile, type CountryRange } from './networks-file';
 const checkEveryMs = 2_000;
 const rowsPerStatement = 10_000;
 const loadTimeoutMs = 120_000;
-/** In place of the hash of a file where there is none. */
+/** The hash that stands for a file where there is none. */
 const none = Buffer.alloc(0);
 
 interface Options {

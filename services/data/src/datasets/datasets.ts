@@ -26,13 +26,13 @@ import { parseDatasetBody, type DatasetValues } from './values';
 
 /** Data sets of one app. */
 export const datasetsMax = 100;
-/** For the whole transaction that makes a table of 100,000 values. */
+/** The statement timeout throughout the transaction that makes a table of 100,000 values. */
 const replaceTimeoutMs = 60_000;
 
 export interface DatasetContext {
   pool: Pool;
   log: Logger;
-  /** Of replacements: each parses up to 5 MiB and holds a connection for as long as its copy takes. */
+  /** The scheduler of replacements: each parses up to 5 MiB and holds a connection for as long as its copy takes. */
   replacements: FairScheduler;
   /** Drops the tables that replacements leave. */
   sweeper: Pick<DatasetTableSweeper, 'sweepLater'>;

@@ -28,7 +28,7 @@ export async function makeDatasetTable(
     sql`create table ${table} (key bytea not null, text text collate "C")`,
     copy,
     sql`create index on ${table} (key)`,
-    // For ids, which are compared as texts.
+    // This index finds ids, which are compared as texts.
     sql`create index on ${table} (text) where ${datasetTextIndexed}`,
     sql`analyze ${table}`,
   ]);

@@ -14,7 +14,7 @@ import type { DocumentRules } from './rules';
 
 const scalarTypes: ReadonlySet<Capture['type']> = new Set(['string', 'number', 'boolean']);
 
-/** What a document becomes by the encryption of its fields. */
+/** The result of encrypting the fields of a document. */
 export interface EncryptedValues {
   /** Its values in the text that was read, and what is stored instead. */
   replacements: readonly Replacement[];

@@ -12,10 +12,12 @@ export interface Default {
   jsonText: string;
 }
 
-/** For each unique index its value; undefined where the collection has none, or the document is deleted. */
+/**
+ * The value of a document for each unique index; undefined where the collection has none, or the document is deleted.
+ */
 export type UniqueValues = ReadonlyArray<string | null> | undefined;
 
-/** For each full-text index the words of its field; undefined where the collection has none. */
+/** The words of the field of each full-text index; undefined where the collection has none. */
 export type SearchTexts = ReadonlyArray<string | null> | undefined;
 
 /** The keys of a document: those of the fields that indexes are over, in their order, one behind the other. */

@@ -65,7 +65,7 @@ export interface PreparedDocument extends DocumentKeys {
  */
 export const readStoreRoot = (body: Buffer, appId: string): string => readAtOnce(rootSteps(body, appId));
 
-/** The same of a large body, while others have their turns where the root comes late. */
+/** Reads the root of a large body as readStoreRoot() does, while others have their turns where the root comes late. */
 export const readLargeStoreRoot = (body: Buffer, appId: string): Promise<string> =>
   readInSlices(rootSteps(body, appId), { priority: true });
 
@@ -93,7 +93,7 @@ function* skippingSteps(reader: JsonReader): Task<void> {
 export const prepareBody = (body: Buffer, rules: DocumentRules, options?: { single?: true }): PreparedDocument[] =>
   readAtOnce(bodySteps(body, rules, options));
 
-/** The same of a large body, while others have their turns. */
+/** Prepares a large body as prepareBody() does, while others have their turns. */
 export const prepareLargeBody = (body: Buffer, rules: DocumentRules): Promise<PreparedDocument[]> =>
   readInSlices(bodySteps(body, rules));
 
@@ -139,7 +139,7 @@ export function collectionOf(root: string, appId: string): string {
   return collection;
 }
 
-/** What the documents of one body have in common while they are read. */
+/** The state that the documents of one body share while they are read. */
 interface Preparing {
   rules: DocumentRules;
   keys: OrderedKeys;
@@ -201,11 +201,11 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<Prepared
   return prepared;
 }
 
-/** What is known of one document besides its text. */
+/** Facts about one document besides its text. */
 export interface DocumentSource {
-  /** Where it stands in the request; by default it is the request. */
+  /** The path of the document in the request; by default the document is the request. */
   path?: string;
-  /** Where its keys are appended. */
+  /** The buffer to which its keys are appended. */
   keys?: OrderedKeys | undefined;
   /**
    * The patch that made it of a stored document: what it does not name is not judged, unless it is required and
@@ -227,7 +227,7 @@ export function prepareDocumentOf(
   return translateRequestErrors(() => {
     const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
     const shared = { ...preparing(bytes, rules, keys), patch };
-    // What is stored of encrypted fields is longer than they are, so their documents are measured afterwards.
+    // The stored values of encrypted fields are longer than the fields, so their documents are measured afterwards.
     const document = readDocument(reader, rules.watch, rules.encrypted.length === 0 ? {} : { sizeMaxBytes: Infinity });
     reader.end();
     if (!isDocumentId(id)) throw invalid('The id is not valid', { [joinPath(path, 'id')]: [idRule] });

@@ -4,11 +4,11 @@ import type { FieldRule, Schema } from '../catalog/schema';
 import { cipherOf, type EncryptedField } from '../encryption/document-cipher';
 import { searchIndexes, uniqueIndexes, type IndexDefinition, type IndexedField } from '../catalog/index-definition';
 
-/** What of a collection decides how its documents are read: compiled once for each state of the catalog. */
+/** The rules by which the documents of a collection are read, compiled once for each state of the catalog. */
 export interface DocumentRules {
   watch: WatchTree;
   keys: readonly IndexedField[];
-  /** For each unique index, the places of its fields among `keys`. */
+  /** The places among `keys` of the fields of each unique index. */
   uniques: ReadonlyArray<readonly number[]>;
   /** The fields of full-text indexes. */
   searches: ReadonlyArray<{ name: string; path: readonly string[] }>;

@@ -8,10 +8,10 @@ const messagesMax = 100;
 export const joinPath = (base: string, path: string): string =>
   base === '' || path === '' ? base + path : `${base}.${path}`;
 
-/** Where a document stands: at an index of data, or at a path. */
+/** The position of a document: an index of data, or a path. */
 export type Place = number | string;
 
-/** What is wrong with the documents of a request. */
+/** Messages about what is wrong with the documents of a request. */
 export class Violations {
   private readonly messages: FieldMessages = {};
   private count = 0;

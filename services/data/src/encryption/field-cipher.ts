@@ -16,10 +16,10 @@ interface FieldKey {
 
 const encrypted = /^\{"\$enc":"v1\.(\d{1,9})\.([\w-]+)","\$term":"([\w-]{43})"\}$/;
 const prefix = '{"$enc":"v1.';
-/** What every stored value begins with. */
+/** The beginning of every stored value. */
 export const encryptedPrefix = Buffer.from(prefix);
 
-/** What every stored value begins with that the key of a version has encrypted. */
+/** The beginning of every stored value that the key of a version has encrypted. */
 export const storedKeyPrefix = (version: number): string => `${prefix}${version}.`;
 
 /**

@@ -41,7 +41,7 @@ export type Report = (progress: number, message: string) => Promise<void>;
  */
 export type JobFunction = (context: JobContext, payload: Record<string, unknown>, report: Report) => Promise<object>;
 
-/** What is done for the jobs of a kind. */
+/** The handling of the jobs of a kind. */
 export interface JobHandler {
   run: JobFunction;
   /** It is repeated until it succeeds: what it removes is gone for users already, and would take space for ever. */
@@ -66,7 +66,7 @@ const enqueueAttempts = 5;
 export interface JobOptions {
   /** A new one is made where it is empty or absent. */
   ticketId?: string;
-  /** What the job is for: while one of the same kind and subject waits, no second one is queued. */
+  /** The thing that the job is for: while one of the same kind and subject waits, no second one is queued. */
   subject?: string;
   /** It follows from a change that is not refused, so it is queued whatever waits. */
   isRequired?: boolean;

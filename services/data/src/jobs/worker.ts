@@ -14,7 +14,7 @@ const attemptsMax = 5;
 const runsMax = 25;
 /** Longest pause before a retry. */
 const retryPauseMaxS = 60;
-/** From a poll to the next one while all workers of the process are idle. */
+/** The time from one poll to the next while all workers of the process are idle. */
 const pollMs = 250;
 /** Jobs that need disk space: on a full disk they wait, and only jobs that free it run. */
 const needingSpace: readonly JobKind[] = ['index.build', 'view.refresh', 'view.change', 'encryption.rotate'];

@@ -50,7 +50,7 @@ export interface ScannedDocument extends Extent {
   /** Whether the object has no members, so that no comma must follow inserted ones. */
   readonly empty: boolean;
   /**
-   * For each watched path, in the order of compileWatch, the value's type and extent; undefined where it is missing.
+   * The type and extent of the value at each watched path, in the order of compileWatch; undefined where it is missing.
    */
   readonly captures: readonly (Capture | undefined)[];
 }

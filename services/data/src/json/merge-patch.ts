@@ -32,7 +32,10 @@ function readObject(reader: JsonReader): MergePatch {
   return patch;
 }
 
-/** Where a merged text is written before its size is known; a larger one than usual is not kept for the next. */
+/**
+ * Bytes of the buffer that a merged text of unknown size is written to; a larger one than usual is not kept for the
+ * next.
+ */
 const [scratchBytes, scratchBytesMax] = [4 * 1024, 64 * 1024];
 let scratch = new ByteWriter(scratchBytes);
 

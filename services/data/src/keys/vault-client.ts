@@ -7,14 +7,14 @@ import { z } from 'zod';
 export interface VaultOptions {
   /** Scheme, host and port. */
   url: string;
-  /** Where the secrets engine is mounted. */
+  /** The path at which the secrets engine is mounted. */
   mount: string;
   namespace?: string | undefined;
   /** Read again for each request, because tokens are renewed. */
   tokenFile: string;
   /** Certificates of the authorities to trust instead of those of the system; read again for each request. */
   caFile?: string | undefined;
-  /** Of one request with its whole answer. */
+  /** The time limit of one request with its whole answer. */
   timeoutMs: number;
 }
 
@@ -40,8 +40,8 @@ const delays = { firstMs: 100, maxMs: 1_000 };
 const answerMaxBytes = 256 * 1024;
 
 /**
- * Beside 5xx: too many requests, and states of a standby that has not caught up (412) or serves no such request (472,
- * 473).
+ * Statuses, beside 5xx, of requests that may succeed later: too many requests, and states of a standby that has not
+ * caught up (412) or serves no such request (472, 473).
  */
 const laterStatuses: ReadonlySet<number> = new Set([412, 429, 472, 473]);
 

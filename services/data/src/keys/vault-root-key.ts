@@ -58,7 +58,7 @@ const vaultPrefix = 'vault:';
 const vaultKeyId = (namespace: string | undefined, mount: string, keyName: string): string =>
   `${vaultPrefix}${namespace === undefined ? '' : `${namespace}/`}${mount}/${keyName}`;
 
-/** Where the key of Vault with this id is; undefined for the id of another provider. */
+/** The place in Vault of the key with this id; undefined for the id of another provider. */
 export const vaultKeyPlace = (id: string): string | undefined =>
   id.startsWith(vaultPrefix) ? id.slice(vaultPrefix.length) : undefined;
 
@@ -80,7 +80,7 @@ async function assertUsable(key: RootKey, name: string): Promise<void> {
   }
 }
 
-/** What a person has to do where Vault refuses. */
+/** Throws a StartError that says what a person has to do where Vault refuses. */
 async function explained<T>(name: string, use: () => Promise<T>): Promise<T> {
   try {
     return await use();

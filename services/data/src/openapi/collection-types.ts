@@ -4,7 +4,7 @@ import type { SchemaType } from '../catalog/schema';
 import type { FieldType } from '../values/field-type';
 import { readObject, type DescribedCollection } from './content';
 
-/** What is known of the fields of a collection. */
+/** The known types of the fields of a collection. */
 export interface CollectionTypes {
   name: string;
   /** The `fields` of its `schema_definition`. */

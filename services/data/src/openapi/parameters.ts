@@ -12,7 +12,7 @@ export function urlParameter(name: string, schema: Part, description: string, re
   return { name, in: 'query', required, description, schema };
 }
 
-/** What a condition takes in a query string, by its operator and the type of its field. */
+/** The schema of the operand of a condition in a query string, by its operator and the type of its field. */
 function operandSchema(operator: Operator | undefined, type: FieldType): { [name: string]: Part } {
   switch (operator?.operand) {
     case 'flag':

@@ -72,13 +72,13 @@ const jsonTypes = {
 
 const formats: Readonly<Partial<Record<FieldType, string>>> = { date: 'date-time', day: 'date' };
 
-/** Of a value of a field, as a query string can carry it. */
+/** The schema of a value of a field, as a query string can carry it. */
 export function scalarSchema(type: FieldType): Members {
   if (type === 'any') return { type: ['string', 'number', 'boolean'] };
   return { type: jsonTypes[type], format: formats[type] };
 }
 
-/** Of a field in a document, where it may be null. */
+/** The schema of a field in a document, where it may be null. */
 export const fieldSchema = (type: FieldType): Members =>
   type === 'any' ? {} : { ...scalarSchema(type), type: [jsonTypes[type], 'null'] };
 

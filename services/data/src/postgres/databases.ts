@@ -3,7 +3,7 @@ import type { Pool } from '@granary/shared/postgres/pool';
 /** The databases of the handlers, which take what they need of it. */
 export interface Databases {
   pool: Pool;
-  /** For what must not wait: look-ups of keys and collections, and requests to cancel a statement. */
+  /** The pool for what must not wait: look-ups of keys and collections, and requests to cancel a statement. */
   fast: Pool;
 }
 

@@ -71,7 +71,7 @@ export class Multiplexer {
     return this.#read(text, values, reader, weight, undefined);
   }
 
-  /** The same for a statement whose first row others may read for it, see SharedRow. */
+  /** Runs a statement as `read` does; others may read its first row for it, see SharedRow. */
   readSharing<T>(
     text: string,
     { key, rest }: SharedRow,

@@ -42,9 +42,9 @@ export async function queriesNeeding(
 
 /** The fields by which a query looks documents of one collection up. */
 interface UsedFields {
-  /** Those that an index narrows or sorts by. */
+  /** The fields that an index narrows or sorts by. */
   keyed: ReadonlySet<string>;
-  /** Those with `$search`. */
+  /** The fields with `$search`. */
   searched: ReadonlySet<string>;
 }
 

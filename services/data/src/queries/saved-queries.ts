@@ -244,7 +244,7 @@ export class QueryLookup {
   }
 }
 
-/** Between name and version in a key; no text in the database holds it. */
+/** The separator between name and version in a key; no text in the database holds it. */
 const separator = '\0';
 
 async function findPredefined(

@@ -3,12 +3,12 @@ import type { App } from '../catalog/app';
 import { findCollections, type CollectionRef } from '../catalog/collection';
 import { hashBytes, readTexts, readTextSizes, type CommitRecord, type VersionPlace } from '../chain/commit-pages';
 
-/** What a commit stored at a place. */
+/** One entry of a commit: the id that it stored at a place, with the hash and the text. */
 export interface CommitEntry {
   commit: CommitRecord;
   place: number;
   id: string;
-  /** In hex; null where it was not kept. */
+  /** The hash in hex; null where it was not kept. */
   sha256: string | null;
   /** Null where it is not stored any more, or is not a document. */
   text: string | null;

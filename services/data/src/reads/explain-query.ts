@@ -22,10 +22,10 @@ import { findRoot, parseListQuery } from './list-documents';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { resolveJoins } from './resolve-joins';
 
-/** From this offset on a cursor is advised. */
+/** The offset from which on a cursor is advised. */
 const offsetAdvised = 1_000;
 
-/** As /list joins. */
+/** The options with which /list joins. */
 const joinOptions = { includeDeleted: true, isFresh: false };
 
 interface Hint {

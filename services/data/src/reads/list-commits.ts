@@ -91,7 +91,7 @@ function commitsJson(entries: readonly CommitEntry[], withTexts: boolean): strin
   return commits;
 }
 
-/** What a commit is to a reader, without its entries. */
+/** The members of a commit as a reader gets it, without its entries. */
 export const commitMembers = (commit: CommitRecord) => ({
   height: Number(commit.height),
   hash: commit.hash.toString('hex'),

@@ -13,7 +13,7 @@ import type { AppDatabases } from '../query/execute/read-scheduler';
 import { documentsRelation, presentDocuments } from '../query/plan/relation';
 import type { ReadContext } from './read-context';
 
-/** What a page shows, as it was looked up before the page is read. */
+/** The sources of a page, as they were looked up before it is read. */
 export interface PageSources {
   appNumber: bigint;
   /** The collections whose documents it shows, or computes its rows from. */
@@ -111,7 +111,7 @@ function tagOfPage(
 
 const noPage = Buffer.alloc(0);
 
-/** Of sources without a view. */
+/** The view state of sources without a view. */
 export const noView = { viewState: '' } as const;
 
 /** The documents that public pages show, for pages that tell their state. */

@@ -21,7 +21,7 @@ export async function readPriced(
   const paidUtia = request.paidUtia === undefined ? 0n : BigInt(request.paidUtia);
   const known = prices.every(({ model }) => model === 'per_access') ? highestPrice(prices, 0) : undefined;
   if (isMore(known, paidUtia)) return unpaid(known, request);
-  // That a page has not changed is something to pay for too.
+  // The answer that a page has not changed is something to pay for too, so the read is unconditional.
   const { ifNoneMatch: _, ...unconditional } = request;
   const { json } = await read(unconditional);
   const price = known ?? highestPrice(prices, json.length);

@@ -98,14 +98,17 @@ function urlQuery(collection: CollectionRef, request: ReadRequest): ReadOptions 
 /** Parameters of endpoint 3 that are no filters. */
 const reservedParameters = new Set(['select', 'sort', 'limit', 'offset', 'cursor', 'count']);
 
-/** What the name of a parameter means in a collection. */
+/** The meaning of the name of a parameter in a collection. */
 interface UrlFilter {
   path: Path;
   operator: Operator;
   type: FieldType;
 }
 
-/** By the names of parameters. Their number is bounded: only names of indexed fields are kept, with any operator. */
+/**
+ * The filters by the names of parameters. Their number is bounded: only names of indexed fields are kept, with any
+ * operator.
+ */
 const urlFilters = new WeakMap<CollectionRef, Map<string, UrlFilter>>();
 
 function urlFilterOf(collection: CollectionRef, name: string): UrlFilter {

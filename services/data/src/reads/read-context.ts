@@ -2,7 +2,7 @@ import type { ReaderCache } from '../catalog/cache';
 import type { CollectionRef } from '../catalog/collection';
 import type { SharedDatabases } from '../query/execute/read-scheduler';
 
-/** What a read needs: the databases, and the cached collections. */
+/** The context of a read: the databases, and the cached collections. */
 export interface ReadContext extends SharedDatabases {
   readers: ReaderCache;
 }

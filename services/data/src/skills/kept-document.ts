@@ -9,7 +9,7 @@ import { appNotFound, type App } from '../catalog/app';
 export interface DocumentsContext {
   pool: Pool;
   log: Logger;
-  /** Where this copy of the service keeps generated documents as files. */
+  /** The directory in which this copy of the service keeps generated documents as files. */
   skillsDirectory: string;
 }
 
@@ -17,7 +17,7 @@ export interface DocumentsContext {
 export interface CatalogDocument {
   /** Made of the number of the app: no text of a caller is part of a path. */
   fileName: string;
-  /** What the text of a revision of the catalog begins with, and no other text. */
+  /** The beginning of the text of a revision of the catalog, which no other text has. */
   headOf(revision: bigint): string;
   /** The text of the catalog as it is now. */
   generate(): Promise<GeneratedText>;

@@ -2,20 +2,20 @@ import { readJson, toPlain } from '@granary/shared/json/value';
 import { operatorNames } from '../query/language/operators';
 import type { Task } from '@granary/shared/concurrency/time-slicing';
 
-/** What can be read, and for how much in words: empty where it has no price of its own. */
+/** Something that can be read, with its price in words: empty where it has no price of its own. */
 interface Offer {
   name: string;
   isPrivate: boolean;
   price: string;
 }
 
-/** What an app offers, as its skills document describes it. */
+/** The content of an app that its skills document describes. */
 export interface SkillsContent {
   appId: string;
   name: string;
   description: string;
   ownerPart: string;
-  /** On which x402 payments are taken; empty: on all that the operator offers. */
+  /** The networks on which x402 payments are taken; empty: all that the operator offers. */
   paymentNetworks: readonly string[];
   baseUrl: string;
   collections: Array<Offer & { indexes: Array<{ field: string; type: string; price: string }> }>;
@@ -39,7 +39,7 @@ export function* skillsMarkdown(content: SkillsContent): Task<string> {
 }
 
 /**
- * What of a text is the owner's: a document that was read, changed and put back brings its first line and its generated
+ * The owner's part of a text: a document that was read, changed and put back brings its first line and its generated
  * part along. Markers that are left over are made harmless, for they would make two generated parts of one.
  */
 export function ownerPartOf(markdown: string): string {
@@ -89,7 +89,7 @@ function* generated(content: SkillsContent): Task<string> {
   return sections.join('\n\n');
 }
 
-/** For the lines about what is left out. */
+/** Bytes left for the lines about what is left out. */
 const summaryBytes = 2 * 1024;
 
 const sizeOf = (sections: readonly string[]): number =>
@@ -98,7 +98,7 @@ const sizeOf = (sections: readonly string[]): number =>
 /** Collections, views or queries, as the document describes them. */
 interface Kind {
   heading: string[];
-  /** In place of the heading where there are none. */
+  /** The lines in place of the heading where there are no entries. */
   empty: string[];
   entries: Array<() => string[]>;
   total: number;

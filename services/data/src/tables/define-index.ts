@@ -44,7 +44,7 @@ export interface NewIndex {
   fields: string[];
   type: string;
   unique: boolean;
-  /** Of a full-text index. */
+  /** The language of a full-text index. */
   language: string | null;
   prices: IndexPrices;
 }

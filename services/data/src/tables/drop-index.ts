@@ -20,7 +20,7 @@ export async function dropIndex(
     ...(index.unique ? [uniqueColumn(index)] : []),
     ...(isSearchIndex(index) ? [searchColumn(index)] : []),
   ]) {
-    // With its index and constraint. An index whose build has failed has lost its columns already.
+    // The column goes with its index and constraint. An index whose build has failed has lost its columns already.
     await execute(tx, sql`alter table ${documentsTable(table)} drop column if exists ${column}`);
   }
   await dropUnusedFields(tx, table);

@@ -13,7 +13,7 @@ function overlap(one: string, other: string): boolean {
   return one === other || one.startsWith(`${other}.`) || other.startsWith(`${one}.`);
 }
 
-/** What is wrong with the name of a field that is to be encrypted; undefined where nothing is. */
+/** The problem with the name of a field that is to be encrypted; undefined where there is none. */
 export function encryptedNameProblem(name: string): string | undefined {
   if (!isFieldPath(name)) return 'must be a field path of 1 to 16 steps with dots between them';
   const steps = name.split('.');

@@ -9,7 +9,7 @@ import { usageColumns, usageEvent, type UsageRow } from './event';
 /** Ids that one event of at most 64 KiB names: an id has up to 256 characters, each up to 6 bytes of JSON. */
 const eventIdsMax = 40;
 
-/** What changes in the statement that removes documents, besides them. */
+/** Additions to the statement that removes documents, which change derived rows. */
 export interface DerivedRemoval {
   /** CTEs that can read `gone`; empty or with a comma before them. */
   ctes: Sql;
@@ -17,10 +17,10 @@ export interface DerivedRemoval {
   returning: Sql;
 }
 
-/** What is derived from documents that are removed. */
+/** The handling of rows that are derived from documents that are removed. */
 export interface DerivedRemovals {
   removalFrom(collection: CollectionRef): DerivedRemoval;
-  /** What is derived from the collection does not follow it any more; the app must be locked. */
+  /** Lets rows derived from the collection no longer follow it; the app must be locked. */
   abandon(tx: Connection, collection: CollectionRef): Promise<void>;
 }
 

@@ -1,17 +1,17 @@
 import { sql } from '@granary/shared/postgres/sql';
 
-/** What a collection uses, and the sequence number of its events. */
+/** The usage of a collection, and the sequence number of its events. */
 export interface UsageRow {
   number: bigint;
   documents: bigint;
   size_bytes: bigint;
-  /** Of its indexes, as of their last measurement. */
+  /** The size of its indexes, as of their last measurement. */
   index_bytes: bigint;
   retention_days: number | null;
   usage_sequence: bigint;
 }
 
-/** What a statement on the row of a collection returns for `usageEvent`. */
+/** The columns of a collection that a statement on its row returns for `usageEvent`. */
 export const usageColumns = sql`number, row_count - deleted_count as documents, size_bytes, index_bytes, retention_days, usage_sequence`;
 
 /** The event with what a collection uses now, in absolute numbers: the last one is enough. */

@@ -46,7 +46,7 @@ export class UsagePublisher {
     this.changed.add(collectionNumber);
   }
 
-  /** The same after a traced write: the event belongs to its trace. */
+  /** Notes the trace of a write to a collection: the usage event that follows belongs to that trace. */
   touchTraced(appId: string, collection: string, trace: string): void {
     if (this.traces.size < tracesMax) this.traces.set(nameOf(appId, collection), trace);
   }

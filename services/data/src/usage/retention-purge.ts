@@ -75,7 +75,9 @@ async function purgeCollection(
   }
 }
 
-/** By the retention as it is when the statement runs: null, which is never true, without one. */
+/**
+ * Whether a document is past the retention as it is when the statement runs: null, which is never true, without one.
+ */
 const isExpired = ({ number }: CollectionRef, at: Date): Sql =>
   sql`updated_at < ${at}::timestamptz - interval '1 day' * (
         select retention_days from collection where number = ${number} and deleted_at is null)`;
@@ -99,7 +101,7 @@ function findExpired(pool: Pool, collection: CollectionRef): Promise<string[]> {
 interface PurgedBatch {
   /** False where versions of the documents are left. */
   isComplete: boolean;
-  /** When it got the lock of the app. */
+  /** The time at which the batch got the lock of the app. */
   lockedAtMs: number;
 }
 
@@ -114,7 +116,7 @@ async function purgeBatch(
       const at = await databaseTime(tx);
       await lockApp(tx, appNumber);
       const lockedAtMs = performance.now();
-      // What is derived from the documents is that of the catalog as it is under the lock.
+      // The rows derived from the documents are those of the catalog as it is under the lock.
       const collection = await findCollection(tx, { number: appNumber, appId }, name);
       if (!collection || (await isBeingDerived(tx, collection))) return { isComplete: true, lockedAtMs };
       if (without) await derived.abandon(tx, collection);

@@ -36,7 +36,7 @@ function epochDay(year: number, month: number, day: number): number {
   return shifted * 365 + leapDays + ofYear - 719_468;
 }
 
-/** Where the fraction of an instant ends; where it has none, the end of its seconds. */
+/** The end of the fraction of an instant; where it has none, the end of its seconds. */
 function fractionEnd(bytes: Buffer, start: number, end: number): number {
   let at = start + secondsEnd;
   if (bytes[at] !== 0x2e) return at;

@@ -35,7 +35,7 @@ export const keyType = {
 
 /** Bytes of a string that its key holds. */
 export const keyStringMaxBytes = 256;
-/** After the head of a string that is longer. */
+/** The byte after the head of a string that is longer. */
 const truncated = 0xff;
 
 const MINUS = 0x2d;
@@ -44,7 +44,7 @@ const ZERO = 0x30;
 const BACKSLASH = 0x5c;
 const LOWER_E = 0x65;
 const LOWER_U = 0x75;
-/** What a letter after a backslash stands for, where not for itself. */
+/** The characters that letters after a backslash stand for, where not for themselves. */
 const escapes = new Map([...'bfnrt'].map((letter, at) => [letter.charCodeAt(0), '\b\f\n\r\t'.charCodeAt(at)]));
 
 /** Bytes before a key: its length, as in Postgres's binary formats. */
@@ -65,12 +65,12 @@ export class OrderedKeys {
     this.#bytes = Buffer.allocUnsafe(sizeBytes);
   }
 
-  /** What the keys stand in, valid until another one is appended. */
+  /** The buffer that the keys stand in, valid until another one is appended. */
   get bytes(): Buffer {
     return this.#bytes;
   }
 
-  /** Where the next key begins, with its length. */
+  /** The position at which the next key begins, with its length. */
   get length(): number {
     return this.#length;
   }
@@ -251,7 +251,7 @@ export function orderedKey(value: JsonValue, isDate: boolean): Buffer {
   return keys.bytes.subarray(lengthBytes, keys.length);
 }
 
-/** The same for a string that certainly fits: a UTF-16 unit is at most three bytes of UTF-8. */
+/** The key of a string that certainly fits: a UTF-16 unit is at most three bytes of UTF-8. */
 function shortStringKey(text: string): Buffer {
   const key = Buffer.allocUnsafe(1 + 3 * text.length);
   key[0] = keyType.string;

@@ -4,9 +4,9 @@ import type { Capture } from '../json/document';
 export const searchTextMaxBytes = 256 * 1024;
 
 /**
- * What Postgres's parser may take for a part of an address, a path, a tag, a number or a compound word. In texts of
- * these its time grows with the square of the length, so they become spaces. Two letters and, in one locale, a third
- * have a lower case that is longer: a word of them could outgrow the 2 KB of a lexeme.
+ * The characters that Postgres's parser may take for a part of an address, a path, a tag, a number or a compound word.
+ * In texts of these its time grows with the square of the length, so they become spaces. Two letters and, in one
+ * locale, a third have a lower case that is longer: a word of them could outgrow the 2 KB of a lexeme.
  */
 const separators = '<>&#_/\\@:?=%~+.-';
 const lengthening = new Map([
@@ -18,8 +18,8 @@ const mapped = /[<>&#_/\\@:?=%~+.\-ȺȾİ]/g;
 const toWords = (text: string): string => text.replace(mapped, (character) => lengthening.get(character) ?? ' ');
 
 /**
- * What a full-text index holds of a value: the words of a string, or of the strings of an array; null for any other
- * value. `search_text()` in migrations/0012_index_types.sql gives the same text.
+ * The text that a full-text index holds of a value: the words of a string, or of the strings of an array; null for any
+ * other value. `search_text()` in migrations/0012_index_types.sql gives the same text.
  */
 export function searchText(bytes: Buffer, value: Capture | undefined): string | null {
   if (value?.type !== 'string' && value?.type !== 'array') return null;

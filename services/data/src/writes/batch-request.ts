@@ -21,7 +21,7 @@ const bodyDepth = 67;
 const kinds = { create: 'create', update: 'merge', delete: 'delete' } as const;
 const watchNothing = compileWatch([]);
 
-/** What a batch calls the kind of a change. */
+/** The name that a batch has for the kind of a change. */
 export const operationOf = ({ kind }: DocumentChange): string => (kind === 'merge' ? 'update' : kind);
 
 export interface Batch {

@@ -46,7 +46,7 @@ interface Changes {
 }
 
 interface Results {
-  /** In the order of the changes. */
+  /** The results in the order of the changes. */
   results: readonly OperationResult[];
   /** Whether an earlier request with the same key was answered so. */
   replayed: boolean;

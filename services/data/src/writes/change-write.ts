@@ -36,11 +36,11 @@ const keyBytes = 64;
  */
 export type Refusing = 'together' | 'separately';
 
-/** What the caller of changes may do. */
+/** The payment and the rights of the caller of changes. */
 export interface ChangeTerms {
-  /** What the changes cost is paid, or the caller need not pay. */
+  /** Whether the price of the changes is paid, or the caller need not pay. */
   isPaid: boolean;
-  /** What they cost is held. */
+  /** Whether the price of the changes is held. */
   isHeld?: boolean;
   mayReadPrivate: boolean;
 }

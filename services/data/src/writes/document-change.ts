@@ -32,7 +32,7 @@ export interface DocumentChange {
   condition?: Condition | undefined;
   /** Why the change cannot be made, where that is known before: final only where its Idempotency-Key has no answer. */
   refusal?: ServiceError | undefined;
-  /** Where `body` stands in the request, empty where it is the request. */
+  /** The path of `body` in the request, empty where it is the request. */
   path: string;
 }
 

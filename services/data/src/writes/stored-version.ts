@@ -14,14 +14,15 @@ export interface StoredVersion extends NewVersion {
   id: string;
   json: Buffer;
   deleted: boolean;
-  /** Of its commit. */
+  /** The height of its commit. */
   height: bigint;
   hash: Buffer;
 }
 
 /**
- * What a committed write made of its documents, in the order of its changes. A write that had committed before is
- * looked up: throws DOCUMENT_NOT_FOUND where the version is gone, because it was purged or its collection deleted.
+ * The versions that a committed write made of its documents, in the order of its changes. A write that had committed
+ * before is looked up: throws DOCUMENT_NOT_FOUND where the version is gone, because it was purged or its collection
+ * deleted.
  */
 export async function storedVersions(
   pool: Pool,

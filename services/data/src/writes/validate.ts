@@ -15,7 +15,7 @@ export async function validateDocuments({ pool }: PoolContext, request: Validate
     const documents = prepareBody(request.body, rulesOf(collection), { single: true });
     return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: [], details: {} }));
   } catch (error) {
-    // What is wrong with a document is the answer; what is wrong with the request is an error as everywhere.
+    // Problems of a document are the answer; problems of the request are an error as everywhere.
     if (!(error instanceof ServiceError) || !isAboutDocuments(error)) throw error;
     const details = error.details as FieldMessages;
     const errors = Object.entries(details).flatMap(([path, messages]) =>
