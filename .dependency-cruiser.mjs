@@ -112,7 +112,7 @@ export const rooms = {
   ],
   tasks: [],
   local: ['postgres', 'processes', 'start'],
-  operator: ['program', 'chains', 'backup', 'commands'],
+  operator: ['program', 'settings', 'chains', 'backup', 'commands'],
   stack: ['tools', 'programs', 'kafka', 'minio'],
   kube: ['cluster', 'images', 'backends', 'traffic', 'proof', 'steps'],
   bench: ['baselines', 'granary'],

@@ -1,52 +1,92 @@
 import { z } from 'zod';
-import { grpcAddress, origin, whole } from '@granary/shared/config';
+import { origin, serviceAddress, whole } from '@granary/shared/config';
+import { hostPort } from '@granary/shared/host-port';
 import { commonConfig } from '@granary/shared/service/common-config';
+
+const text = z.string().min(1).optional();
+
+/** The object store of `OBJECT_STORE=s3`, and the removal of objects that nothing refers to. */
+export const objectStoreSettings = {
+  S3_ENDPOINT: origin.optional().meta({
+    description: '`http://host:port` or `https://host`; without TLS on a private network only.',
+    defaultText: 'required',
+  }),
+  S3_BUCKET: z
+    .string()
+    .regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'the name of a bucket is expected')
+    .optional()
+    .meta({
+      description: 'The bucket. It is created at the start if it is missing and the keys permit it.',
+      defaultText: 'required',
+    }),
+  S3_REGION: z.string().min(1).default('us-east-1').describe('The region of the bucket.'),
+  S3_PREFIX: z
+    .string()
+    .regex(/^([A-Za-z0-9._-]+\/)*$/, 'names that each end in a slash are expected')
+    .default('')
+    .describe('Prefix of all keys, ending in a slash, for a bucket that has other contents too.'),
+  S3_ACCESS_KEY: text.meta({ description: 'The id of the access key.', defaultText: 'required' }),
+  S3_ACCESS_KEY_FILE: text.describe('A file with it, in place of `S3_ACCESS_KEY`, for mounted secrets.'),
+  S3_SECRET_KEY: text.meta({ description: 'The secret of the access key.', defaultText: 'required' }),
+  S3_SECRET_KEY_FILE: text.describe('A file with it, in place of `S3_SECRET_KEY`.'),
+  AWS_WEB_IDENTITY_TOKEN_FILE: text.describe(
+    'In place of keys: the token file of a service account, see below. EKS sets this name and the next.',
+  ),
+  AWS_ROLE_ARN: text.describe('The role that the token stands for, where the store needs one.'),
+  S3_STS_ENDPOINT: origin.optional().meta({
+    description: '`https://host` of the security token service.',
+    defaultText: '`https://sts.<region>.amazonaws.com`',
+  }),
+  BLOBS_PRESIGNED: z
+    .stringbool()
+    .default(false)
+    .describe('Whether downloads are redirected (307) to the store itself.'),
+  S3_PUBLIC_ENDPOINT: origin
+    .optional()
+    .describe('The address at which clients reach the store; required by `BLOBS_PRESIGNED`.'),
+  SWEEP_AGE_MS: whole(60_000, 30 * 86_400_000)
+    .default(86_400_000)
+    .describe('Age at which objects that nothing refers to are removed; longer than any upload may take.'),
+  SWEEP_EVERY_MS: whole(1_000, 86_400_000)
+    .default(6 * 3_600_000)
+    .describe('How often one replica looks for such objects.'),
+};
 
 /** The environment of the blobs service. DATA_ADDRESS may be absent only when data is in the same process. */
 export const blobsConfig = commonConfig
   .extend({
-    /** host:port of the internal HTTP listener, for transfers of the gateway. */
-    HTTP_LISTEN: commonConfig.shape.LISTEN,
-    /** `files`: in a directory, for a single replica; `s3`: in a bucket that replicas share. */
-    OBJECT_STORE: z.enum(['files', 's3']).default('files'),
-    OBJECTS_DIR: z.string().min(1).optional(),
-    S3_ENDPOINT: origin.optional(),
-    S3_REGION: z.string().min(1).default('us-east-1'),
-    S3_BUCKET: z
-      .string()
-      .regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'the name of a bucket is expected')
-      .optional(),
-    /** Prefix of all keys in the bucket. */
-    S3_PREFIX: z
-      .string()
-      .regex(/^([A-Za-z0-9._-]+\/)*$/, 'names that each end in a slash are expected')
-      .default(''),
-    /** Either the key or the file that contains it. */
-    S3_ACCESS_KEY: z.string().min(1).optional(),
-    S3_ACCESS_KEY_FILE: z.string().min(1).optional(),
-    S3_SECRET_KEY: z.string().min(1).optional(),
-    S3_SECRET_KEY_FILE: z.string().min(1).optional(),
-    /** The token file of a service account, exchanged for keys where none are given; EKS sets the names. */
-    AWS_WEB_IDENTITY_TOKEN_FILE: z.string().min(1).optional(),
-    AWS_ROLE_ARN: z.string().min(1).optional(),
-    /** The security token service; absent: that of AWS in the region. */
-    S3_STS_ENDPOINT: origin.optional(),
-    /** Whether downloads are redirected to the store. */
-    BLOBS_PRESIGNED: z.stringbool().default(false),
-    S3_PUBLIC_ENDPOINT: origin.optional(),
-    MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
-    /** Concurrent uploads, and as many downloads; three quarters of that for one app. */
-    TRANSFERS_MAX: whole(1, 100_000).default(512),
-    /** Parts of uploads to S3 in memory; beyond, uploads wait, and are refused after 10 s. */
-    UPLOAD_BUFFER_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
-    /** A transfer without progress for this long is aborted. */
-    IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),
-    /** Age from which an uncommitted upload is discarded; longer than any commit can take. */
-    PENDING_GRACE_MS: whole(0, 86_400_000).default(300_000),
-    /** Age from which unreferenced objects are removed; longer than any upload can take. */
-    SWEEP_AGE_MS: whole(60_000, 30 * 86_400_000).default(86_400_000),
-    SWEEP_EVERY_MS: whole(1_000, 86_400_000).default(6 * 3_600_000),
-    DATA_ADDRESS: grpcAddress.optional(),
+    HTTP_LISTEN: hostPort
+      .default('127.0.0.1:0')
+      .describe('host:port of the internal HTTP listener, for transfers of the gateway.'),
+    OBJECT_STORE: z
+      .enum(['files', 's3'])
+      .default('files')
+      .describe(
+        '`files`: in a directory, for a single replica. `s3`: in a bucket, see [Objects in S3](#objects-in-s3).',
+      ),
+    OBJECTS_DIR: text.meta({
+      description: 'The directory of the contents, which one running process uses alone.',
+      defaultText: 'for `files`',
+    }),
+    MAX_BLOB_BYTES: whole(1, 1024 ** 4)
+      .default(1024 ** 3)
+      .describe('The largest blob.'),
+    TRANSFERS_MAX: whole(1, 100_000)
+      .default(512)
+      .describe('Concurrent uploads, and as many downloads. One app gets at most 75 % of them.'),
+    UPLOAD_BUFFER_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3)
+      .default(256 * 1024 ** 2)
+      .describe(
+        'Parts of uploads to S3 in memory, at most two of 8 MiB or more for each upload. When it is full, uploads wait for 10 s and then get 503.',
+      ),
+    IDLE_TIMEOUT_MS: whole(1_000, 3_600_000)
+      .default(60_000)
+      .describe('A transfer without progress for this long is cut off.'),
+    PENDING_GRACE_MS: whole(0, 86_400_000)
+      .default(300_000)
+      .describe('Age at which an upload without a commit is given up; longer than any commit can take.'),
+    DATA_ADDRESS: serviceAddress('data'),
+    ...objectStoreSettings,
   })
   .superRefine((config, context) => {
     const need = (name: keyof typeof config, why: string) => {

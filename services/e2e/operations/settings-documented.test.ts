@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { parseEnv } from 'node:util';
+import { replaceTables, tableNames } from '@granary/operator/settings/tables';
 import type { z } from 'zod';
 import {
   readSettings,
@@ -40,14 +41,17 @@ function documentedNames(): string[] {
   return [...names];
 }
 
-/** Read by OpenTelemetry's SDK itself. */
-const readBySdk = ['OTEL_EXPORTER_OTLP_PROTOCOL'];
-
 test('every setting of the guide has a row here, or is one that npm start and npm run stack decide', () => {
-  const accounted = [...Object.keys(rows), ...usedByEveryStart, ...valuesInFiles, ...ofStackAlone, ...readBySdk];
+  const accounted = [...Object.keys(rows), ...usedByEveryStart, ...valuesInFiles, ...ofStackAlone];
   const missing = documentedNames().filter((name) => !accounted.includes(name) && isSettable(name));
   expect(missing).toEqual([]);
   expect(accounted.filter((name) => !documentedNames().includes(name))).toEqual([]);
+});
+
+test('the tables of the guide are those that npm run settings makes, each on a page', () => {
+  expect(replaceTables(operationsGuide)).toBe(operationsGuide);
+  const marked = [...operationsGuide.matchAll(/^<!-- settings: (.*) -->$/gm)].map(([, name]) => name!);
+  expect(marked.sort()).toEqual([...tableNames].sort());
 });
 
 test('every setting that a service reads is in the guide', () => {

@@ -1,10 +1,8 @@
 import { z } from 'zod';
-import { grpcAddress, whole, wrongConfig } from '@granary/shared/config';
+import { serviceAddress, whole, wrongConfig } from '@granary/shared/config';
 import { simulatedChainPrefix } from '@granary/shared/money/play-money';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { readSecret } from '@granary/shared/trust/setting-file';
-
-const address = grpcAddress.optional();
 
 /** The URLs of nodes, which may have a path, or user and password, as providers of nodes give them. */
 const nodeUrls = z
@@ -17,64 +15,86 @@ const problemsOf = (text: string): string[] =>
 
 /** The environment of the finance service. An address may be absent only when that service is in the same process. */
 const settings = commonConfig.extend({
-  DATA_ADDRESS: address,
-  BLOBS_ADDRESS: address,
-  PAYMENTS_ADDRESS: address,
-  /** The seed of all wallets. Whoever loses it loses what was sent to the wallets. */
-  KEY_FILE: z.string().min(1),
-  /** Whether the first start makes the file: only where it is kept, not on a volume that ends with its pod. */
-  KEY_FILE_CREATE: z.stringbool().default(false),
-  /** The prefix of the addresses of the chain; final once the service has run. */
+  DATA_ADDRESS: serviceAddress('data'),
+  BLOBS_ADDRESS: serviceAddress('blobs'),
+  PAYMENTS_ADDRESS: serviceAddress('payments'),
+  KEY_FILE: z
+    .string()
+    .min(1)
+    .describe('File with the [seed of the wallets](#the-seed-of-the-wallets). Whoever loses it loses their money.'),
+  KEY_FILE_CREATE: z
+    .stringbool()
+    .default(false)
+    .describe('Whether the first start makes that file. Set it only where the file outlives the process.'),
   ADDRESS_PREFIX: z
     .string()
     .regex(/^[a-z][a-z0-9]{0,19}$/, 'lower-case letters and digits are expected')
-    .default('celestia'),
-  /**
-   * `simulated`: a chain of the database, whose money is none; `cosmos`: a real one. Final once the service has run.
-   */
-  CHAIN: z.enum(['simulated', 'cosmos']).default('simulated'),
-  /** The CometBFT nodes of a real chain. */
+    .default('celestia')
+    .describe('Prefix of wallet addresses; final once the service has run.'),
+  CHAIN: z
+    .enum(['simulated', 'cosmos'])
+    .default('simulated')
+    .describe(
+      '`simulated`: a chain in the database, with play money. `cosmos`: [a real chain](../payouts.md#a-real-chain). Final once the service has run.',
+    ),
   CHAIN_RPC_URLS: z
     .string()
     .superRefine((text, context) => {
       for (const message of problemsOf(text)) context.addIssue({ code: 'custom', message });
     })
-    .optional(),
-  CHAIN_RPC_URLS_FILE: z.string().min(1).optional(),
-  /** The id of the chain that transactions are signed for; final once the service has run. */
+    .optional()
+    .meta({
+      description: 'URLs of CometBFT nodes, separated by commas, at most 10.',
+      defaultText: 'for `cosmos`',
+    }),
+  CHAIN_RPC_URLS_FILE: z.string().min(1).optional().describe('A file with the URLs, in place of `CHAIN_RPC_URLS`.'),
   CHAIN_ID: z
     .string()
     .regex(/^[A-Za-z0-9._-]{1,50}$/, 'the id of a chain is expected, for example celestia')
-    .optional(),
-  /** The smallest unit of the money of the chain. */
+    .optional()
+    .meta({
+      description:
+        'The id of the chain that transactions are signed for, for example `celestia`; final once the service has run.',
+      defaultText: 'for `cosmos`',
+    }),
   CHAIN_DENOM: z
     .string()
     .regex(/^[a-zA-Z][a-zA-Z0-9/:._-]{2,127}$/, 'a denomination is expected, for example utia')
-    .default('utia'),
-  /** The longest memo that the chain accepts. */
-  CHAIN_MEMO_BYTES_MAX: whole(0, 65_536).default(256),
-  /** A node that takes longer for an answer counts as failed. */
-  CHAIN_RPC_TIMEOUT_MS: whole(100, 60_000).default(10_000),
-  /** The price of a unit of gas, in utia: transactions are signed with it. */
+    .default('utia')
+    .describe('Smallest unit of the money of the chain.'),
+  CHAIN_MEMO_BYTES_MAX: whole(0, 65_536).default(256).describe('The longest memo that the chain accepts.'),
+  CHAIN_RPC_TIMEOUT_MS: whole(100, 60_000)
+    .default(10_000)
+    .describe('A node that takes longer for an answer counts as failed.'),
   CHAIN_GAS_PRICE: z
     .string()
     .regex(/^\d{1,6}(\.\d{1,9})?$/, 'a decimal number is expected, for example 0.004')
-    .default('0.004'),
-  /** Nothing smaller is paid out: the platform pays the fees. */
-  PAYOUT_FLOOR_UTIA: whole(1, Number.MAX_SAFE_INTEGER).default(50_000),
-  /** The least time from an automatic payout of an app to its next one. */
-  PAYOUT_INTERVAL_MS: whole(0, 31_536_000_000).default(3_600_000),
-  /** A deposit is credited once so many blocks have followed its own. */
-  DEPOSIT_DEPTH_BLOCKS: whole(0, 10_000).default(1),
-  /** The most that the faucet of the simulated chain gives at a time; 0: it is closed. */
-  FAUCET_UTIA_MAX: whole(0, Number.MAX_SAFE_INTEGER).default(1_000_000_000),
-  /** The time between two blocks of the simulated chain. */
-  SIMULATED_BLOCK_MS: whole(10, 3_600_000).default(2_000),
-  /** How often the simulated chain loses a transaction that it has accepted, and drops one instead of including it. */
-  SIMULATED_LOSS_PERCENT: whole(0, 100).default(0),
-  SIMULATED_EVICTION_PERCENT: whole(0, 100).default(0),
-  /** How many blocks late it includes a transaction, at most. */
-  SIMULATED_DELAY_BLOCKS: whole(0, 1_000).default(0),
+    .default('0.004')
+    .describe('Price of a unit of gas in utia, with which transactions are signed.'),
+  PAYOUT_FLOOR_UTIA: whole(1, Number.MAX_SAFE_INTEGER)
+    .default(50_000)
+    .describe('The smallest payout. The platform pays the fee of each, about 500 utia.'),
+  PAYOUT_INTERVAL_MS: whole(0, 31_536_000_000)
+    .default(3_600_000)
+    .describe('The least time from an automatic payout of an app to its next one.'),
+  DEPOSIT_DEPTH_BLOCKS: whole(0, 10_000)
+    .default(1)
+    .describe('A deposit is credited once this many blocks have followed its own.'),
+  FAUCET_UTIA_MAX: whole(0, Number.MAX_SAFE_INTEGER)
+    .default(1_000_000_000)
+    .describe('The most that the faucet of the simulated chain gives at a time; 0 closes it.'),
+  SIMULATED_BLOCK_MS: whole(10, 3_600_000)
+    .default(2_000)
+    .describe('Time between two blocks of the [simulated chain](../chain.md#the-simulated-chain).'),
+  SIMULATED_LOSS_PERCENT: whole(0, 100)
+    .default(0)
+    .describe('How often that chain loses a transaction that it has accepted.'),
+  SIMULATED_EVICTION_PERCENT: whole(0, 100)
+    .default(0)
+    .describe('How often it drops a transaction that is due, in place of including it.'),
+  SIMULATED_DELAY_BLOCKS: whole(0, 1_000)
+    .default(0)
+    .describe('How many blocks late it includes a transaction, at most.'),
 });
 
 export const financeConfig = settings.superRefine((config, context) => {

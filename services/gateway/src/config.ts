@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { grpcAddress, publicUrl, whole, wrongConfig } from '@granary/shared/config';
+import { publicUrl, serviceAddress, whole, wrongConfig } from '@granary/shared/config';
 import { hostPorts } from '@granary/shared/host-port';
 import {
   commonConfig,
@@ -47,88 +47,133 @@ const corsOrigins = z
 const operatorKeyLengthMin = 16;
 const operatorKeyRule = `at least ${operatorKeyLengthMin} characters are needed`;
 
+/** What clients can hold that others need: memory, connections, places in queues. */
+export const clientLimitSettings = {
+  APP_BUDGET_PERCENT: whole(1, 100)
+    .default(50)
+    .describe('Percentage of `BODY_BUDGET_BYTES` that one app may hold, at least 33 MiB.'),
+  CLIENT_BUDGET_PERCENT: whole(1, 100)
+    .default(50)
+    .describe('Percentage of it that one client address may hold, at least 33 MiB.'),
+  SMALL_BODY_RESERVE_PERCENT: whole(0, 50)
+    .default(12)
+    .describe('Percentage of it that is reserved for bodies of up to 64 KiB.'),
+  WAITING_BODIES: whole(1, 1_000_000).default(1_024).describe('Requests whose body has not arrived, in total.'),
+  WAITING_BODIES_PER_APP: whole(1, 1_000_000).default(512).describe('Such requests of one app.'),
+  WAITING_BODIES_PER_CLIENT: whole(1, 1_000_000).default(512).describe('Such requests of one client address.'),
+  BODY_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3)
+    .default(1_024)
+    .describe('Minimum rate of a body, averaged over each `BODY_GRACE_MS`; 0: none.'),
+  BODY_GRACE_MS: whole(250, 600_000).default(5_000).describe('The period over which that rate is averaged.'),
+  READER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3)
+    .default(4_096)
+    .describe('Minimum rate at which an answer is read, averaged over each `READER_GRACE_MS`; 0: none.'),
+  READER_GRACE_MS: whole(250, 600_000).default(20_000).describe('The period over which that rate is averaged.'),
+  HEAD_TIMEOUT_MS: whole(1_000, 600_000).default(10_000).describe('Time in which the head of a request must arrive.'),
+  CONNECTIONS: whole(16, 1_000_000)
+    .default(8_192)
+    .describe(
+      'Open connections. When all are taken, the oldest idle one of the client that has the most is closed, or else the new one is refused with 503. Allow the process more file descriptors than that.',
+    ),
+  PIPELINED_REQUESTS: whole(1, 10_000)
+    .default(8)
+    .describe('Pipelined requests of one connection that are processed concurrently; their answers are sent in order.'),
+  UNKNOWN_LOOKUPS: whole(1, 1_000)
+    .default(4)
+    .describe('Concurrent look-ups of apps and keys that are not known to exist.'),
+};
+
 /** The environment of the gateway. An address may be absent only for a service of the same process. */
 export const gatewayConfig = z.object({
-  HOST: z.string().min(1).default('127.0.0.1'),
-  PORT: whole(0, 65_535).default(8080),
-  /** How clients reach the gateway; without it the gateway believes each request. */
-  PUBLIC_URL: publicUrl.optional(),
+  HOST: z.string().min(1).default('127.0.0.1').describe('The address on which it listens.'),
+  PORT: whole(0, 65_535).default(8080).describe('The port on which it listens; 0: any free one.'),
+  PUBLIC_URL: publicUrl
+    .optional()
+    .describe(
+      'The address at which clients reach it. If it is not set, the page at `/docs` uses the address of the request.',
+    ),
+  OPERATOR_KEY: z.string().min(operatorKeyLengthMin, operatorKeyRule).optional().meta({
+    description: "The operator's key, at least 16 characters.",
+    defaultText: 'required',
+  }),
+  OPERATOR_KEY_FILE: z.string().min(1).optional().describe('A file with it, in place of `OPERATOR_KEY`.'),
+  DATA_ADDRESS: serviceAddress('data, see [Replicas and rolling updates](scale.md#replicas-and-rolling-updates)'),
+  BLOBS_ADDRESS: serviceAddress('blobs'),
+  FINANCE_ADDRESS: serviceAddress('finance'),
+  PAYMENTS_ADDRESS: serviceAddress('payments'),
+  TASKS_ADDRESS: serviceAddress('tasks'),
+  BLOBS_HTTP_ADDRESS: hostPorts.meta({
+    description: 'host:port of the internal HTTP listener of blobs, or several, separated by commas.',
+    defaultText: 'required',
+  }),
+  CORS_ORIGINS: corsOrigins.describe('`*`, or the allowed origins (`https://app.example.com`), separated by commas.'),
+  TRUST_PROXY: trustProxy.describe(
+    'The proxies whose forwarded headers count: `false`, `true`, a number of hops, or addresses and networks.',
+  ),
+  COMPRESSION: z
+    .stringbool()
+    .default(true)
+    .describe('Whether answers are compressed for clients that accept `br` or `gzip`.'),
+  COMPRESSION_CONCURRENCY: whole(1, 128)
+    .default(2)
+    .describe("Threads that compress concurrently, out of the four of Node's thread pool."),
+  MAX_BLOB_BYTES: whole(1, 1024 ** 4)
+    .default(1024 ** 3)
+    .describe('The largest blob.'),
+  BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3)
+    .default(256 * 1024 ** 2)
+    .describe('Request bodies and unsent answers in memory.'),
+  CALL_BUFFER_BYTES: whole(1024 ** 2, 64 * 1024 ** 3)
+    .default(64 * 1024 ** 2)
+    .describe('Requests to one service that wait to be sent. When it is full, further ones get 429.'),
+  CONCURRENCY: whole(1, 100_000)
+    .default(512)
+    .describe('Requests processed concurrently, transfers of blobs apart; as many again may queue.'),
+  QUEUE_TIMEOUT_MS: whole(0, 60_000).default(1_000).describe('Time in the queue, then 503.'),
+  APP_CONCURRENCY: whole(1, 100_000)
+    .default(16)
+    .describe(
+      'Short requests of one app processed concurrently while other apps send requests too; fewer if its answers exceed 8 KiB.',
+    ),
+  STREAM_CONCURRENCY: whole(1, 100_000)
+    .default(256)
+    .describe('Concurrent uploads, and as many downloads; as many again may queue for `QUEUE_TIMEOUT_MS`.'),
+  STREAM_APP_PERCENT: whole(1, 100).default(75).describe('Percentage of each that one app may use.'),
+  STREAM_CLIENT_PERCENT: whole(1, 100).default(25).describe('Percentage of each that one client address may use.'),
+  TRANSFER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3)
+    .default(1_024)
+    .describe('A client that sends an upload or reads a download more slowly is cut off; uploads get 408. 0: none is.'),
+  UPLOAD_GRACE_MS: whole(250, 3_600_000)
+    .default(20_000)
+    .describe('The period over which the rate of an upload is averaged.'),
+  DOWNLOAD_GRACE_MS: whole(250, 3_600_000)
+    .default(60_000)
+    .describe('The period over which the rate of a download is averaged.'),
+  REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000).describe('Deadline of a request, transfers of blobs apart.'),
+  PAYMENT_TIMEOUT_MS: whole(1_000, 600_000)
+    .default(60_000)
+    .describe(
+      'How long a request waits for the block of its payment, in place of `REQUEST_TIMEOUT_MS`; longer than `X402_SETTLE_WAIT_MS`.',
+    ),
+  BODY_TIMEOUT_MS: whole(100, 600_000)
+    .default(30_000)
+    .describe('Time in which the body of a request must arrive, uploads of blobs apart.'),
+  UPLOAD_TIMEOUT_MS: whole(1_000, 86_400_000)
+    .default(3_600_000)
+    .describe('Time in which the upload of a blob must arrive; then 408.'),
+  IDLE_TIMEOUT_MS: whole(1_000, 3_600_000)
+    .default(60_000)
+    .describe('A connection without progress for this long is cut off.'),
+  KEEP_ALIVE_TIMEOUT_MS: whole(0, 3_600_000)
+    .default(65_000)
+    .describe('Idle time after which a kept-alive connection is closed.'),
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
-  /** The key of the operator, or the file that has it. */
-  OPERATOR_KEY: z.string().min(operatorKeyLengthMin, operatorKeyRule).optional(),
-  OPERATOR_KEY_FILE: z.string().min(1).optional(),
+  ...clientLimitSettings,
   ...trustSettings,
   ...telemetrySettings,
   ...leavingSettings,
   ...connectionSettings,
   ...healthSettings,
-  DATA_ADDRESS: grpcAddress.optional(),
-  BLOBS_ADDRESS: grpcAddress.optional(),
-  FINANCE_ADDRESS: grpcAddress.optional(),
-  PAYMENTS_ADDRESS: grpcAddress.optional(),
-  TASKS_ADDRESS: grpcAddress.optional(),
-  /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
-  BLOBS_HTTP_ADDRESS: hostPorts,
-  /** `*`, or the allowed origins separated by commas. */
-  CORS_ORIGINS: corsOrigins,
-  TRUST_PROXY: trustProxy,
-  /** Whether answers are compressed for clients that accept it. */
-  COMPRESSION: z.stringbool().default(true),
-  /** Answers of which a step is compressed at once, each in a thread of Node's pool. */
-  COMPRESSION_CONCURRENCY: whole(1, 128).default(2),
-  MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
-  /** Bytes of requests to one service that may wait to be sent; further ones are refused. */
-  CALL_BUFFER_BYTES: whole(1024 ** 2, 64 * 1024 ** 3).default(64 * 1024 ** 2),
-  /** Bytes of request bodies and answers that the process holds at the same time. */
-  BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
-  /** The share of BODY_BUDGET_BYTES that one app may hold. */
-  APP_BUDGET_PERCENT: whole(1, 100).default(50),
-  /** The share of BODY_BUDGET_BYTES that one client address may hold. */
-  CLIENT_BUDGET_PERCENT: whole(1, 100).default(50),
-  /** The share of BODY_BUDGET_BYTES that is reserved for bodies of up to 64 KiB. */
-  SMALL_BODY_RESERVE_PERCENT: whole(0, 50).default(12),
-  /** Requests worked on at once, blobs apart; as many again may wait for `QUEUE_TIMEOUT_MS`. */
-  CONCURRENCY: whole(1, 100_000).default(512),
-  QUEUE_TIMEOUT_MS: whole(0, 60_000).default(1_000),
-  /** Short requests of one app worked on at once while requests of other apps come too. */
-  APP_CONCURRENCY: whole(1, 100_000).default(16),
-  /** Uploads of blobs at the same time, and as many downloads. */
-  STREAM_CONCURRENCY: whole(1, 100_000).default(256),
-  /** The share of uploads, and of downloads, that one app may have. */
-  STREAM_APP_PERCENT: whole(1, 100).default(75),
-  /** The share of uploads, and of downloads, that one client address may have. */
-  STREAM_CLIENT_PERCENT: whole(1, 100).default(25),
-  /** The least rate of a transfer, measured over UPLOAD_GRACE_MS or DOWNLOAD_GRACE_MS. */
-  TRANSFER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(1_024),
-  UPLOAD_GRACE_MS: whole(250, 3_600_000).default(20_000),
-  DOWNLOAD_GRACE_MS: whole(250, 3_600_000).default(60_000),
-  REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000),
-  /** How long a request waits for the block of its payment; payments gives up earlier (X402_SETTLE_WAIT_MS). */
-  PAYMENT_TIMEOUT_MS: whole(1_000, 600_000).default(60_000),
-  /** Time in which the head of a request must have come. */
-  HEAD_TIMEOUT_MS: whole(1_000, 600_000).default(10_000),
-  /** Time in which the body of a request, blobs apart, must have come. */
-  BODY_TIMEOUT_MS: whole(100, 600_000).default(30_000),
-  /** The least rate of the body of a request, measured over BODY_GRACE_MS. */
-  BODY_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(1_024),
-  BODY_GRACE_MS: whole(250, 600_000).default(5_000),
-  /** Bodies that have not arrived yet: in total, for one app and for one client address. */
-  WAITING_BODIES: whole(1, 1_000_000).default(1_024),
-  WAITING_BODIES_PER_APP: whole(1, 1_000_000).default(512),
-  WAITING_BODIES_PER_CLIENT: whole(1, 1_000_000).default(512),
-  /** The least rate at which a client reads an answer, measured over READER_GRACE_MS. */
-  READER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(4_096),
-  READER_GRACE_MS: whole(250, 600_000).default(20_000),
-  /** Connections at once; beyond, idle ones are closed first. */
-  CONNECTIONS: whole(16, 1_000_000).default(8_192),
-  /** Pipelined requests of one connection worked on before it is their turn to be answered. */
-  PIPELINED_REQUESTS: whole(1, 10_000).default(8),
-  /** Look-ups at once of apps and keys that are not known to exist. */
-  UNKNOWN_LOOKUPS: whole(1, 1_000).default(4),
-  UPLOAD_TIMEOUT_MS: whole(1_000, 86_400_000).default(3_600_000),
-  /** A connection on which nothing moves for this long is cut. */
-  IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),
-  KEEP_ALIVE_TIMEOUT_MS: whole(0, 3_600_000).default(65_000),
 });
 
 /** The operator's key of a configuration. Throws a ConfigError when there is none, or it is too short. */

@@ -1,16 +1,16 @@
-import { whole } from '@granary/shared/config';
+import { gatewayConfig } from '@granary/gateway/config';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { z } from 'zod';
 
 /** The settings of `npm start` itself; the services read all others, see start/settings.ts. */
 export const localConfig = z.object({
-  HOST: z.string().min(1).default('127.0.0.1'),
-  PORT: whole(0, 65_535).default(8080),
+  HOST: gatewayConfig.shape.HOST,
+  PORT: gatewayConfig.shape.PORT,
   /** Default: `.granary` in the current directory, or a directory that Postgres can reach. */
   DATA_DIR: z.string().min(1).optional(),
   /** Default: generated and stored in the data directory. */
-  OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed').optional(),
+  OPERATOR_KEY: gatewayConfig.shape.OPERATOR_KEY,
   /** Whether the ready message includes the operator key and the key of the demo app. */
   SHOW_KEYS: z.stringbool({ error: 'true or false is expected' }).default(true),
   ...telemetrySettings,

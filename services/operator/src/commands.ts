@@ -36,6 +36,10 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
     summary: 'generates the secrets with which the services authenticate to each other',
     load: async () => (await import('@granary/operator/commands/secrets')).secrets,
   },
+  settings: {
+    summary: 'prints all settings of the services, with defaults and bounds',
+    load: async () => (await import('@granary/operator/commands/settings')).settings,
+  },
   topics: {
     summary: 'creates the topics that are missing in Kafka',
     load: async () => (await import('@granary/operator/commands/topics')).topics,

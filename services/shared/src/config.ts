@@ -67,6 +67,10 @@ export const grpcAddress = z
   );
 
 const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin === text.replace(/\/$/, '');
+/** The gRPC address of another service; it may be absent only where that service runs in the same process. */
+export const serviceAddress = (service: string) =>
+  grpcAddress.optional().meta({ description: `gRPC address of ${service}.`, defaultText: 'required' });
+
 /** The address of a server over HTTP, without a path. */
 export const origin = z.url({ protocol: /^https?$/ }).refine(isOrigin, 'scheme, host and port alone are expected');
 

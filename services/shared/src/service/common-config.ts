@@ -7,45 +7,75 @@ import { trustSettings } from '../trust/settings';
 
 /** How a process leaves that other processes send requests to. */
 export const leavingSettings = {
-  /** The time from the signal to stop until nothing new is taken, for those who send requests to notice. */
-  DRAIN_DELAY_MS: whole(0, 60_000).default(0),
-  /** Time that requests under way then have to finish; what is left after it is cut. */
-  DRAIN_TIMEOUT_MS: whole(0, 3_600_000).default(10_000),
+  DRAIN_DELAY_MS: whole(0, 60_000)
+    .default(0)
+    .describe(
+      'Time from the stop signal until nothing new is accepted. `/readyz` answers 503 meanwhile, so that callers go elsewhere.',
+    ),
+  DRAIN_TIMEOUT_MS: whole(0, 3_600_000)
+    .default(10_000)
+    .describe('Time that requests, calls and transfers in flight then have to finish; the rest is cut off.'),
 };
 
 export const connectionSettings = {
-  /** Age at which a server closes a connection: callers then look for the copies of the service again. */
-  CONNECTION_AGE_MS: whole(1_000, 86_400_000).default(300_000),
+  CONNECTION_AGE_MS: whole(1_000, 86_400_000)
+    .default(300_000)
+    .describe(
+      'Age at which a server closes a connection, so that callers find [new replicas](scale.md#replicas-and-rolling-updates).',
+    ),
 };
 
-/** How long something may leave health without an answer before it counts as unhealthy; until then it is degraded. */
-export const healthSettings = { HEALTH_UNHEALTHY_AFTER_MS: whole(500, 600_000).default(5_000) };
+/** When a dependency counts as unhealthy. */
+export const healthSettings = {
+  HEALTH_UNHEALTHY_AFTER_MS: whole(500, 600_000)
+    .default(5_000)
+    .describe('A dependency that has not answered for this long is unhealthy; until then it is degraded.'),
+};
 
 /** The settings about the disk of the database of a service. */
 export const storageSettings = {
-  /** Directory of the database server, or of anything on the same file system, where that is on this machine. */
-  DATABASE_DIRECTORY: z.string().min(1).optional(),
-  /** The free bytes on a local disk below which writes are refused. */
-  DISK_RESERVE_BYTES: whole(0, 1024 ** 5).default(64 * 1024 ** 2),
+  DATABASE_DIRECTORY: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('A directory on the disk of the database, if that is on the same machine. Set it for `data`.'),
+  DISK_RESERVE_BYTES: whole(0, 1024 ** 5)
+    .default(64 * 1024 ** 2)
+    .describe('[Writes are refused](run.md#a-full-disk) while a local disk has fewer free bytes.'),
 };
 
 /** The settings of every service: where it listens, whom it trusts, its database, its log level, how events travel. */
 export const commonConfig = z.object({
-  ...trustSettings,
-  ...telemetrySettings,
+  LISTEN: hostPort
+    .default('127.0.0.1:0')
+    .describe('host:port of its gRPC server; an IPv6 address stands in brackets, `[::]:5000`.'),
+  DATABASE_URL: z
+    .url({ protocol: /^postgres(ql)?$/ })
+    .describe('Its own database: Postgres 18 or newer, UTF-8, collation `C` or `C.UTF-8`.'),
+  DATABASE_PASSWORD_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'File with the password of the database. It is read for each connection, so it may change. `DATABASE_URL` then has no password.',
+    ),
+  DATABASE_POOL_SIZE: whole(1, 100).default(8).describe('Connections to the database.'),
+  MIGRATIONS: z
+    .enum(['start', 'wait'])
+    .default('start')
+    .describe(
+      '`start`: a start brings the schema up to date. `wait`: a start waits until [the command `migrate`](#migrations) has done so.',
+    ),
+  LOG_LEVEL: logLevel.default('info').describe('Log lines below this level are dropped.'),
+  BUS: z
+    .enum(['postgres', 'kafka'])
+    .default('postgres')
+    .describe('How events travel between services; the same in every service.'),
+  ...storageSettings,
   ...leavingSettings,
   ...connectionSettings,
   ...healthSettings,
-  ...storageSettings,
-  LISTEN: hostPort.default('127.0.0.1:0'),
-  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/ }),
-  /** A file with the password, read again for each connection; then the URL has none. */
-  DATABASE_PASSWORD_FILE: z.string().min(1).optional(),
-  DATABASE_POOL_SIZE: whole(1, 100).default(8),
-  /** `start`: a start brings the schema up to date; `wait`: it waits until the command `migrate` has done so. */
-  MIGRATIONS: z.enum(['start', 'wait']).default('start'),
-  LOG_LEVEL: logLevel.default('info'),
-  /** How events travel between services; every service of a deployment has the same. */
-  BUS: z.enum(['postgres', 'kafka']).default('postgres'),
   ...kafkaSettings,
+  ...trustSettings,
+  ...telemetrySettings,
 });

@@ -22,17 +22,30 @@ export type Sampler = (typeof samplers)[number];
  * OpenTelemetry reads its other variables itself (`OTEL_EXPORTER_OTLP_HEADERS`, the limits of batches and so on).
  */
 export const telemetrySettings = {
-  /** host:port of the HTTP listener for Prometheus; there is none when absent. */
-  METRICS_LISTEN: unlessEmpty(hostPort.optional()),
-  OTEL_SDK_DISABLED: z.string().default('false'),
-  OTEL_SERVICE_NAME: text,
-  OTEL_EXPORTER_OTLP_ENDPOINT: text,
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: text,
-  /** The exporter of traces by its name in the SDK, for example `otlp` or `console`. */
-  OTEL_TRACES_EXPORTER: text,
-  OTEL_TRACES_SAMPLER: unlessEmpty(z.enum(samplers).default('parentbased_always_on')),
-  /** The share of requests that is traced, for the samplers that have a ratio. */
-  OTEL_TRACES_SAMPLER_ARG: unlessEmpty(z.coerce.number().min(0).max(1).default(1)),
+  METRICS_LISTEN: unlessEmpty(hostPort.optional()).describe(
+    'host:port of an HTTP listener with `GET /metrics` for Prometheus, and `/livez` and `/readyz` for probes. ' +
+      'It is unauthenticated; expose it only on a private network. Each process needs its own. ' +
+      "With `npm run stack` this is the gateway's, and the services use the ports after it.",
+  ),
+  OTEL_EXPORTER_OTLP_ENDPOINT: text.describe(
+    'Where traces go. It, the next one or `OTEL_TRACES_EXPORTER` turns tracing on.',
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: text.describe('Where traces go, with its whole path.'),
+  OTEL_TRACES_EXPORTER: text.meta({
+    description: '`otlp`, `console` (standard output) or `none`.',
+    defaultText: '`otlp`',
+  }),
+  OTEL_TRACES_SAMPLER: unlessEmpty(z.enum(samplers).default('parentbased_always_on')).describe(
+    'Which requests are traced, see below.',
+  ),
+  OTEL_TRACES_SAMPLER_ARG: unlessEmpty(z.coerce.number().min(0).max(1).default(1)).describe(
+    'The fraction of requests that is traced, for the samplers that have a ratio.',
+  ),
+  OTEL_SERVICE_NAME: text.meta({
+    description: 'The service name of the process; `granary` for `npm start`.',
+    defaultText: '`granary-<name>`',
+  }),
+  OTEL_SDK_DISABLED: z.string().default('false').describe('`true` turns tracing off again.'),
 };
 
 export const telemetrySchema = z.object(telemetrySettings);

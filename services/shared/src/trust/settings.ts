@@ -5,21 +5,26 @@ const file = z.string().min(1).optional();
 
 /** The settings of authentication between services, see trust.ts. */
 export const trustSettings = {
-  /** One secret for all services, from which the secret of each is derived. */
-  INTERNAL_SECRET: secret,
-  INTERNAL_SECRET_FILE: file,
-  /** The secret of this service alone, which signs its calls; given instead of INTERNAL_SECRET. */
-  SERVICE_SECRET: secret,
-  SERVICE_SECRET_FILE: file,
-  /** The services whose calls it accepts: `name:key`, separated by commas, the key being 64 hexadecimal digits. */
-  TRUSTED_CALLERS: z.string().min(1).optional(),
-  TRUSTED_CALLERS_FILE: file,
-  /** Certificates of the authorities that sign those of the services. */
-  TLS_CA_FILE: file,
-  TLS_CERT_FILE: file,
-  TLS_KEY_FILE: file,
-  /** Whether callers need a certificate, too. */
-  TLS_VERIFY_CLIENTS: z.stringbool().default(false),
+  INTERNAL_SECRET: secret.describe(
+    'One secret for all services, at least 32 characters, from which the secret of each is derived.',
+  ),
+  INTERNAL_SECRET_FILE: file.describe('A file with it.'),
+  SERVICE_SECRET: secret.describe(
+    'In place of `INTERNAL_SECRET`: at least 32 characters that this service alone knows. It signs its calls with them.',
+  ),
+  SERVICE_SECRET_FILE: file.describe('A file with it.'),
+  TRUSTED_CALLERS: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Who may call: `gateway:<key>,tasks:<key>`, with the key of each pair in 64 hexadecimal digits, separated by commas, spaces or line breaks.',
+    ),
+  TRUSTED_CALLERS_FILE: file.describe('A file with the list.'),
+  TLS_CA_FILE: file.describe("Certificates of the authorities that sign the services' certificates. It turns TLS on."),
+  TLS_CERT_FILE: file.describe("The service's certificate, with its intermediate certificates."),
+  TLS_KEY_FILE: file.describe('The private key of that certificate.'),
+  TLS_VERIFY_CLIENTS: z.stringbool().default(false).describe('Whether callers need a certificate too.'),
 };
 
 export type TrustSettings = Partial<z.infer<z.ZodObject<typeof trustSettings>>>;

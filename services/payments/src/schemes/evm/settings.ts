@@ -7,20 +7,31 @@ import { areMaxFees, maxFeesRule } from './max-fees';
 export const evmRpcUrls = new RpcUrlsSetting('EVM_RPC_URLS', 'eip155:[1-9]\\d{0,15}', 'EVM networks', 'eip155:8453');
 
 export const evmSettings = {
-  /** Tokens on EVM networks in which payments are verified, with their EIP-712 domains. */
-  X402_EVM_ASSETS: z.string().refine(areEvmAssets, evmAssetsRule).default('usdc,usdc-test'),
-  /** The nodes of EVM networks on which payments are settled. A URL may hold a secret. */
+  X402_EVM_ASSETS: z
+    .string()
+    .refine(areEvmAssets, evmAssetsRule)
+    .default('usdc,usdc-test')
+    .describe(
+      'EVM tokens of which [payments are verified](../x402.md#evm), with their EIP-712 domains: `eip155:8453/0x8335…=USD Coin:2`.',
+    ),
   EVM_RPC_URLS: z
     .string()
     .refine((text) => evmRpcUrls.isValid(text), evmRpcUrls.rule)
-    .optional(),
-  EVM_RPC_URLS_FILE: z.string().min(1).optional(),
-  /** How many blocks have to follow that of a transfer. */
-  EVM_DEPTH_BLOCKS: whole(0, 100).default(2),
-  /** A node that takes longer for an answer counts as failed. */
-  EVM_RPC_TIMEOUT_MS: whole(100, 60_000).default(5_000),
-  /** How long after it was signed a transaction that is not included is replaced by one with higher fees. */
-  EVM_REPLACE_AFTER_MS: whole(1_000, 3_600_000).default(30_000),
-  /** The most that a unit of gas may cost, in gwei; where it costs more, nothing is sent. */
-  EVM_MAX_FEE_GWEI: z.string().refine(areMaxFees, maxFeesRule).optional(),
+    .optional()
+    .describe(
+      '[Nodes of EVM networks](../x402.md#real-networks) on which payments are settled: `eip155:8453=https://…`, separated by commas, a network once for each node.',
+    ),
+  EVM_RPC_URLS_FILE: z.string().min(1).optional().describe('A file with them, since a URL may hold a secret.'),
+  EVM_DEPTH_BLOCKS: whole(0, 100).default(2).describe('A transfer counts once this many blocks have followed its own.'),
+  EVM_RPC_TIMEOUT_MS: whole(100, 60_000)
+    .default(5_000)
+    .describe('A node that takes longer for an answer counts as failed.'),
+  EVM_REPLACE_AFTER_MS: whole(1_000, 3_600_000)
+    .default(30_000)
+    .describe('A transaction that is not included this long after it was signed is replaced by one with higher fees.'),
+  EVM_MAX_FEE_GWEI: z.string().refine(areMaxFees, maxFeesRule).optional().meta({
+    description:
+      'The most that a unit of gas may cost, [in gwei](../x402.md#real-networks); `50,eip155:1=200` sets another amount for some networks. Where it costs more, nothing is sent.',
+    defaultText: 'by network',
+  }),
 };

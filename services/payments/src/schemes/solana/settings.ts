@@ -12,20 +12,31 @@ export const solanaRpcUrls = new RpcUrlsSetting(
 );
 
 export const solanaSettings = {
-  /** Tokens on Solana in which payments are verified, if there is somebody who pays the fees. */
-  X402_SOLANA_ASSETS: z.string().refine(areSolanaAssets, solanaAssetsRule).default('usdc,usdc-test'),
-  /** Addresses that pay the fees of payments on Solana; none: no payments on Solana. */
-  X402_SOLANA_FEE_PAYERS: z.string().refine(areSolanaFeePayers, solanaFeePayersRule).default(''),
-  /** The nodes of networks of Solana on which payments are settled. A URL may hold a secret. */
+  X402_SOLANA_ASSETS: z
+    .string()
+    .refine(areSolanaAssets, solanaAssetsRule)
+    .default('usdc,usdc-test')
+    .describe('Tokens on Solana of which [payments are verified](../x402.md#solana): `solana:5eykt…/EPjFW…=6`.'),
+  X402_SOLANA_FEE_PAYERS: z
+    .string()
+    .refine(areSolanaFeePayers, solanaFeePayersRule)
+    .default('')
+    .describe(
+      'Addresses that pay the fees of payments on Solana which others settle, separated by commas, beside that of `X402_KEY_FILE`. Without any fee payer no payments on Solana are verified.',
+    ),
   SOLANA_RPC_URLS: z
     .string()
     .refine((text) => solanaRpcUrls.isValid(text), solanaRpcUrls.rule)
-    .optional(),
-  SOLANA_RPC_URLS_FILE: z.string().min(1).optional(),
-  /** The commitment from which on a transaction on Solana counts. */
+    .optional()
+    .describe(
+      '[Nodes of networks of Solana](../x402.md#solana) on which payments are settled: `solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp=https://…`, separated by commas, a network once for each node.',
+    ),
+  SOLANA_RPC_URLS_FILE: z.string().min(1).optional().describe('A file with them, since a URL may hold a secret.'),
   SOLANA_COMMITMENT: z
     .enum(['confirmed', 'finalized'], { error: 'confirmed or finalized is expected' })
-    .default('confirmed'),
-  /** A node of Solana that takes longer for an answer counts as failed. */
-  SOLANA_RPC_TIMEOUT_MS: whole(100, 60_000).default(5_000),
+    .default('confirmed')
+    .describe('The commitment at which a transaction counts.'),
+  SOLANA_RPC_TIMEOUT_MS: whole(100, 60_000)
+    .default(5_000)
+    .describe('A node that takes longer for an answer counts as failed.'),
 };
