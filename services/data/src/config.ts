@@ -19,7 +19,7 @@ const settings = commonConfig.extend({
   PIPELINED_POOL_SIZE: whole(1, 100).default(2),
   /** Bulks that are preloaded at a time while small writes arrive; the cores of the database less one. */
   PRELOAD_CONCURRENCY: whole(1, 100).default(1),
-  /** Writes that are parsed or wait for their batch; beyond, further ones are refused. */
+  /** Bytes of writes that are parsed or wait for their batch; once they are used up, further writes are refused. */
   WRITE_BUFFER_BYTES: whole(1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
   /** The directory in which this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),

@@ -164,7 +164,7 @@ interface IndexTotals {
   indexBytes: bigint;
 }
 
-/** The approximate size of the JSON of an application, beside name and description. */
+/** The approximate bytes of the JSON of an application, besides its name and description. */
 const applicationBytes = 2_048;
 
 /** A page of the applications; shorter than asked for where its JSON would be too large. */

@@ -40,7 +40,7 @@ const delays = { firstMs: 100, maxMs: 1_000 };
 const answerMaxBytes = 256 * 1024;
 
 /**
- * Statuses, beside 5xx, of requests that may succeed later: too many requests, and states of a standby that has not
+ * Statuses, besides 5xx, of requests that may succeed later: too many requests, and states of a standby that has not
  * caught up (412) or serves no such request (472, 473).
  */
 const laterStatuses: ReadonlySet<number> = new Set([412, 429, 472, 473]);
