@@ -103,7 +103,7 @@ export interface LoggedLink {
   ids: string[];
 }
 
-/** So many links from a height on, in order. */
+/** Returns `count` links from a height on, in order. */
 export const findLinks = (db: Queryable, appNumber: bigint, height: bigint, count: number): Promise<LoggedLink[]> =>
   rows<LoggedLink>(
     db,

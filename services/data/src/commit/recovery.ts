@@ -60,7 +60,10 @@ export class Recovery {
     else rejectAll(batch, error);
   }
 
-  /** One by one, each with a look-up of its ticket. Once the database is not available, the rest is refused. */
+  /**
+   * Commits writes one by one, each with a look-up of its ticket. Once the database is not available, the rest is
+   * refused.
+   */
   private async commitEach(batch: readonly PendingWrite[]): Promise<void> {
     for (const [at, pending] of batch.entries()) {
       const error = await this.attempt([pending], new LockedCommit(this.context, this.app, [pending], true));

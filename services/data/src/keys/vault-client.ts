@@ -89,7 +89,7 @@ export class VaultClient {
       ...(text !== undefined && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
     };
     const request = target.protocol === 'https:' ? requestOverTls : requestInClear;
-    // A connection of its own: requests are rare, and the next one may have another CA.
+    // Each request has a separate connection: requests are rare, and the next one may have another CA.
     const options = { method: text === undefined ? 'GET' : 'POST', headers, agent: false, ...(ca && { ca }) };
     try {
       return await new Promise((resolve, reject) => {

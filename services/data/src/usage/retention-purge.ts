@@ -106,7 +106,7 @@ interface PurgedBatch {
   lockedAtMs: number;
 }
 
-/** Removes those of the documents that are still due. Few round trips: others wait for the lock. */
+/** Removes the documents that are still due, in few round trips, because others wait for the lock. */
 async function purgeBatch(
   { pool, derived }: PurgeContext,
   { appId, appNumber, name }: CollectionRef,

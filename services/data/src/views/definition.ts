@@ -55,7 +55,7 @@ export interface CheckedDefinition {
   layoutText: string;
 }
 
-/** The definition that is asked for. Throws VALIDATION_FAILED, INVALID_QUERY, LIMIT_EXCEEDED. */
+/** Returns the requested definition. Throws VALIDATION_FAILED, INVALID_QUERY, LIMIT_EXCEEDED. */
 export function definitionOf(request: CreateViewRequest): ViewDefinition {
   const { name, sourceCollections } = request;
   if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });

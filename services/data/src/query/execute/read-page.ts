@@ -233,7 +233,7 @@ function bounded(source: Relation, page: Sql): Sql {
     where q.bytes - octet_length(q.body) <= ${trusted(String(resultBytesMax))}`;
 }
 
-/** How many records match, null where that is not asked for and not known anyway. */
+/** Returns how many records match; null where the request does not ask for it and it is not known anyway. */
 async function totalOf(
   { pool, limits }: ReadDatabases,
   plan: PagePlan,
