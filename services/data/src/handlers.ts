@@ -60,7 +60,7 @@ import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
 
 export interface HandlerContext extends SkillsContext, ReadContext, DatasetContext, EncryptionSettings {
-  /** The handling of rows that are derived from documents that are erased. */
+  /** Keeps derived rows right when documents are erased. */
   derived: DerivedRemovals;
   queries: QueryLookup;
   committer: Committer;
@@ -76,7 +76,7 @@ export interface HandlerContext extends SkillsContext, ReadContext, DatasetConte
 
 type Handler<Q, T> = (request: Q, call: Call) => Promise<T>;
 
-/** Every function that handles a method has this shape, and takes of the context what it needs. */
+/** Every function that handles a method has this shape, and takes what it needs from the context. */
 type Handling<Q, T> = (context: HandlerContext, request: Q, call: Call) => Promise<T>;
 
 /** The ways in which a function becomes the handler of a method. */
@@ -107,7 +107,7 @@ function waysOf(context: HandlerContext) {
       return handler(request, call);
     };
 
-  /** Wraps a write, whose committer belongs to the trace of the call. */
+  /** Wraps a write and gives it a committer that belongs to the trace of the call. */
   const writing =
     <Q, T>(handle: (writes: WriteContext, request: Q) => Promise<T>): Handler<Q, T> =>
     (request, call) =>
@@ -171,7 +171,7 @@ function storedHandlers({ plainly, changingCatalog, needingSpace, writing, asJso
   };
 }
 
-/** All that is made of collections: indexes, views, queries, texts, and the jobs that make them. */
+/** The handlers for all that is made of collections: indexes, views, queries, texts, and the jobs that make them. */
 function derivedHandlers({ plainly, changingCatalog, needingSpace, asJson }: Ways) {
   return {
     createIndex: needingSpace(changingCatalog(createIndex)),

@@ -62,11 +62,11 @@ const jobConcurrency = 3;
 const indexScanTimeoutMs = 1_000;
 
 export interface DataOverrides extends Overrides {
-  /** The public address of the gateway, when its port is chosen only after this service has started. */
+  /** The public address of a gateway whose port is chosen only after this service has started. */
   publicUrl?: () => string | undefined;
 }
 
-/** The parts of the service's database: its own migrations, the tables of events, and those of kept answers. */
+/** The parts of the service's database: its own migrations, the tables of events, and the tables of kept answers. */
 export const dataSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true, idempotency: true };
 
 /** Starts the data service; `implementations` serves callers in the same process. */
@@ -138,7 +138,10 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
   };
 }
 
-/** Loads the networks by country before anything else runs, so that a file that is not valid ends the start. */
+/**
+ * Loads the networks by country, or deletes them where no file is set. It runs before requests are served, so that a
+ * file that is not valid ends the start.
+ */
 async function openCountryNetworks(
   { COUNTRY_NETWORKS_FILE: file }: DataConfig,
   { pool, log }: Context,

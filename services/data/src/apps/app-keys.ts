@@ -210,7 +210,7 @@ export function revokeKey({ pool }: PoolContext, request: RevokeKeyRequest): Pro
 
 const unknownKey: VerifyKeyResponse = { known: false, name: '', keyId: '', appId: '', appNumber: '0', permissions: [] };
 
-/** The rights of a key, found by the SHA-256 of its text: an index does the look-up, so that timing reveals nothing. */
+/** Returns the rights of a key. An index finds it by the SHA-256 of its text, so that timing reveals nothing. */
 export async function verifyKey({ fast }: FastContext, { hash }: VerifyKeyRequest): Promise<VerifyKeyResponse> {
   const found = await row<KeyRow>(
     fast,

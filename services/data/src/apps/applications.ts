@@ -164,10 +164,10 @@ interface IndexTotals {
   indexBytes: bigint;
 }
 
-/** The approximate size of the JSON of an application, beside name and description. */
+/** The approximate bytes of the JSON of an application, besides its name and description. */
 const applicationBytes = 2_048;
 
-/** A page of the applications; shorter than asked for where its JSON would be too large. */
+/** Returns a page of the applications, which is shorter than requested where its JSON would be too large. */
 export async function listApplications(
   { pool }: PoolContext,
   request: ListApplicationsRequest,

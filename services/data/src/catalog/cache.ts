@@ -5,13 +5,15 @@ import { findApp, type App } from './app';
 
 /** Entries of each cache. */
 const entriesMax = 10_000;
-/** How old what writers use may be, the absence of a collection too: they check it under the lock of the app's head. */
+/**
+ * The greatest age of entries for writers, of an absent collection too: they check both under the lock of the app's
+ * head.
+ */
 const writerTtlMs = 500;
-/** How old what readers use may be: a change of the catalog by another process is visible after as long. */
+/** The greatest age of entries for readers. A change of the catalog by another process is visible no later. */
 const readerTtlMs = 250;
 /**
- * An entry that is read at this age is loaded again in the background, so that no read waits for the catalog under
- * load.
+ * A read of an entry of this age loads it again in the background, so that no read waits for the catalog under load.
  */
 const readerRefreshAfterMs = 150;
 
@@ -26,8 +28,8 @@ export class CatalogCache {
   }
 
   /**
-   * The cached collection, however old it is. It is for holders of the lock of the head: waiting for a second
-   * connection could be a deadlock, because its holder may wait for that lock.
+   * Returns the cached collection, however old it is, to a holder of the lock of the head. Such a caller must not wait
+   * for a second connection: whoever holds that connection may wait for the lock, which would be a deadlock.
    */
   known(appNumber: bigint, collection: string): CollectionRef | undefined {
     return this.cache.peek(`${appNumber}/${collection}`);
@@ -45,8 +47,8 @@ export class CatalogCache {
 
 /**
  * Entries of the catalog that readers look up by app and name, cached so that a read is one statement. This process
- * deletes the entries that it changes itself. Counters in an entry may be old: a response that contains them uses
- * `getFresh`.
+ * deletes the entries that it changes itself. A response that contains counters uses `getFresh`, because those of a
+ * cached entry may be old.
  */
 export class LookupCache<T> {
   private readonly cache: TtlCache<T>;
@@ -72,7 +74,10 @@ export class LookupCache<T> {
     return this.fresh.get(`${appId}/${name}`, () => this.find(appId, name));
   }
 
-  /** Forgets the entries of an app, after a change of its catalog and before a retry of a read that failed by it. */
+  /**
+   * Forgets the entries of an app. Call it after a change of its catalog, and before a retry of a read that such a
+   * change has made fail.
+   */
   forget(appId: string): void {
     this.cache.deletePrefix(`${appId}/`);
   }

@@ -88,7 +88,7 @@ export async function requireCollection(db: Queryable, appId: string, name: stri
   return found;
 }
 
-/** The collections that exist among the named ones. One statement. */
+/** Finds the named collections in one statement, and leaves out names that no collection has. */
 export async function findCollections(db: Queryable, app: App, names: readonly string[]): Promise<CollectionRef[]> {
   const found = await rows<CollectionRow>(
     db,

@@ -4,7 +4,7 @@ import { unwrapKeys, type DataKey } from '../keys/data-keys';
 /** The fields of a collection whose values are stored encrypted, with the data keys of its app. */
 export interface EncryptedFields {
   names: readonly string[];
-  /** The data keys in the order of their versions, or the error because of which they could not be unwrapped. */
+  /** The data keys in the order of their versions, or the error that prevented their unwrapping. */
   keys: readonly DataKey[] | ServiceError;
 }
 

@@ -13,14 +13,14 @@ export interface IndexedField {
   isDate: boolean;
 }
 
-/** An index as it was asked for: over one field, or over two to four. */
+/** An index as it was requested, over one field or over two to four. */
 export interface IndexDefinition {
   number: bigint;
   name: string;
   /** The field name that the index is listed with; a composite's own fields are in `fields`. */
   fieldName: string;
   fields: string[];
-  /** The type as it was asked for: btree, hash, composite, fulltext, price, encrypted, or a declared type. */
+  /** The requested type: btree, hash, composite, fulltext, price, encrypted, or a declared type. */
   declaredType: string;
   /** The language of a full-text index. */
   language: string | null;
@@ -51,7 +51,7 @@ const termStep = '.$term';
 /** Whether a path is that of the blind index of a field. */
 export const isTermPath = (path: readonly string[]): boolean => path.at(-1) === termStep.slice(1);
 
-/** The name of the field that a path leads to: for a blind index that of the field that it is of. */
+/** Returns the name of the field that a path leads to. The path of a blind index leads to its encrypted field. */
 export const fieldNameOf = (path: readonly string[]): string => (isTermPath(path) ? path.slice(0, -1) : path).join('.');
 
 type Uses = Pick<IndexDefinition, 'unique' | 'declaredType' | 'status'>;

@@ -5,7 +5,7 @@ export interface LiveView {
   queryText: string;
   layoutText: string;
   sourceCollections: string[];
-  /** The numbers of those by their names. */
+  /** The numbers of the source collections, by name. */
   sourceNumbers: ReadonlyMap<string, bigint>;
 }
 

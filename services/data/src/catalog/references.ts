@@ -2,7 +2,7 @@ import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { DatasetTable } from './dataset';
 
-/** The existing targets that filters can name: networks by country, and data sets. */
+/** The targets of filters that exist: networks by country, and data sets. */
 export interface FoundReferences {
   /** Whether the operator has supplied networks by country. */
   hasCountries: boolean;

@@ -209,7 +209,7 @@ export const ruleOfType = (type: SchemaType, isOfDays = false): FieldRule => ({
   enum: undefined,
 });
 
-/** The problems with the field of a document; empty when there are none. Null counts as missing. */
+/** Returns the problems with a field of a document; none where it is valid. Null counts as missing. */
 export function fieldProblems(rule: FieldRule, bytes: Buffer, capture: Capture | undefined): string[] {
   if (capture === undefined) return rule.required && rule.defaultText === undefined ? ['is required and missing'] : [];
   if (capture.type === 'null') return rule.required ? ['is required and must not be null'] : [];

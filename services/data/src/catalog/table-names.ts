@@ -24,7 +24,7 @@ export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named(
 export const viewEntriesTable = (appNumber: bigint, tableNumber: bigint): Sql =>
   named('a_', appNumber, '.w_', tableNumber);
 
-/** The keys by which the documents of a live view with a join meet (see views/live/join-pairs.ts). */
+/** The table of the keys by which the documents of a live view with a join meet (see views/live/join-pairs.ts). */
 export const viewJoinKeysTable = (appNumber: bigint, tableNumber: bigint): Sql =>
   named('a_', appNumber, '.j_', tableNumber);
 
@@ -35,8 +35,8 @@ export const viewKeyColumn = (number: number): Sql => named('f_', BigInt(number)
 export const keyColumn = ({ number }: Pick<IndexedField, 'number'>): Sql => named('f_', number);
 
 /**
- * The form of a key in an order that descends and is read backwards: missing and null, whose key is the last, become
- * the first, and so come last there too.
+ * Returns a key for an order that descends and is read backwards. Missing and null, whose key is otherwise the last,
+ * get the first one, so that they come last there too.
  */
 export const descendingKey = (key: Sql): Sql => sql`(case when ${key} = ${emptyKey} then ''::bytea else ${key} end)`;
 

@@ -68,7 +68,7 @@ function follow(last: ChainPosition, { height, hash, content }: StoredLink): Cha
 
 /** A link whose parts have not all come. */
 interface OpenLink {
-  /** The running hash of the parts up to now; undefined once a hash was unknown. */
+  /** The running hash of the parts so far; undefined once the hash of an entry is unknown. */
   content: Hash | undefined;
   /** The place of the next part. */
   next: number;
@@ -118,7 +118,7 @@ export class ChainChecker {
     return this.#last;
   }
 
-  /** The id and the hash of an entry that the content hash is over; an empty hash where it is unknown. */
+  /** Returns the id and the hash of an entry, which the content hash covers. An unknown hash is empty. */
   #entry({ id, sha256: kept, text }: StoredEntry): { id: string; sha256: Buffer } {
     if (text === null) {
       this.texts.absent += 1;

@@ -103,7 +103,7 @@ export interface LoggedLink {
   ids: string[];
 }
 
-/** So many links from a height on, in order. */
+/** Returns `count` links from a height on, in order. */
 export const findLinks = (db: Queryable, appNumber: bigint, height: bigint, count: number): Promise<LoggedLink[]> =>
   rows<LoggedLink>(
     db,
@@ -111,7 +111,10 @@ export const findLinks = (db: Queryable, appNumber: bigint, height: bigint, coun
         where height >= ${height} and height < ${height + BigInt(count)} order by height`,
   );
 
-/** The commits of the tickets that have committed. Definite only while the app's head is locked. */
+/**
+ * Finds the commits of tickets, and leaves out tickets that have not committed. The answer is definite only while the
+ * app's head is locked.
+ */
 export async function findCommits(
   db: Queryable,
   appNumber: bigint,

@@ -20,7 +20,7 @@ export interface Entry {
 /** One link of an app's hash chain: what was stored, at which height, under which hash. */
 export interface Link extends Head {
   content: Buffer;
-  /** The ids of what was stored, in order. */
+  /** The ids of the entries, in order. */
   ids: readonly string[];
   /** The SHA-256 of each text, one after the other: they stay when the texts are erased. */
   hashes: Buffer;
@@ -50,7 +50,10 @@ const lengthBytes = 4;
 export const contentHash = (collection: string, entries: readonly Entry[]): Buffer =>
   sha256(contentParts(collection, entries));
 
-/** The bytes that the content hash is over; those of entries that come in parts follow each other. */
+/**
+ * Returns the bytes that the content hash covers. Where entries come in parts, the bytes of the parts follow each
+ * other.
+ */
 export function contentParts(collection: string, entries: readonly Entry[]): Buffer {
   const name = Buffer.from(collection);
   let size = 0;

@@ -18,7 +18,7 @@ export const isSame = (index: IndexDefinition, { fields, type, unique, language 
   index.language === language &&
   index.fields.join() === fields.join();
 
-/** The definition that is asked for. Throws VALIDATION_FAILED. */
+/** Returns the requested definition. Throws VALIDATION_FAILED. */
 export function definitionOf(request: CreateIndexRequest): NewIndex {
   const { name, unique } = request;
   const asked = request.indexType.toLowerCase();

@@ -126,7 +126,7 @@ function makeIndex(
     if (isEncrypted) await encryptForIndex(tx, collection, definition.fieldName, firstKey, context, at);
     const ticketId = await addIndex(tx, collection, collection.schema, definition, at, request.ticketId);
     await checkDefinitionBytes(tx, app.number);
-    // The payment is required last: an index that cannot be made is refused before it is paid.
+    // The payment is required last, so that an index that cannot be made is refused before anybody pays for it.
     if (isEncrypted) requirePaidIndex(request.isPaid === true, collection.name, definition.fieldName);
     await bumpCatalogRevision(tx, app.number);
     return answer(ticketId, false);

@@ -29,8 +29,8 @@ interface PricedIndex {
 }
 
 /**
- * The indexed fields and prices that the price of an operation on a collection depends on. For a private collection,
- * callers who may not read it get the same as for one that does not exist. Throws APP_NOT_FOUND, VALIDATION_FAILED,
+ * Returns the indexed fields and the prices that the price of an operation on a collection depends on. A caller who may
+ * not read a private collection gets the same as for one that does not exist. Throws APP_NOT_FOUND, VALIDATION_FAILED,
  * LIMIT_EXCEEDED.
  */
 export async function getOperationPrices(
@@ -57,7 +57,7 @@ export async function getOperationPrices(
   };
 }
 
-/** The prices of writes to a collection by its indexes. */
+/** The prices that the indexes of a collection set for writes. */
 export interface IndexPrices {
   /** Each once. */
   indexedFields: readonly string[];

@@ -30,8 +30,8 @@ export interface DerivedRows {
    */
   besideCopy(pool: Pool, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
   /**
-   * Derives what is written in the transaction of the COPY, after it and without the lock. Returns the statements for
-   * the turn of the bulk.
+   * Derives the rows that can be written in the transaction of the COPY, after it and before the lock is taken. Returns
+   * the statements for the turn of the bulk.
    */
   beforeTurn(tx: Connection, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
 }
@@ -61,7 +61,7 @@ export const nothingDerived: DerivedStatements = {
   beforeTurn: () => Promise.resolve(none),
 };
 
-/** The source of derived rows, such as those of live views. */
+/** The source of derived rows, such as the rows of live views. */
 export interface DerivedSource {
   /** Called once for each state of a collection, not for each batch. */
   rowsOf(collection: CollectionRef): readonly DerivedRows[];
@@ -90,7 +90,7 @@ export class AfterPlan {
     return statements;
   }
 
-  /** The collections, among those given, from which something is derived. */
+  /** Returns the given collections from which something is derived. */
   derivedFrom(collections: Iterable<CollectionRef>): CollectionRef[] {
     return [...collections].filter((collection) => !this.of(collection).isEmpty);
   }

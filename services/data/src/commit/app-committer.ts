@@ -14,7 +14,9 @@ const preloadsMax = 2;
 /** After a preload that came to nothing, so many bulks of the app are not preloaded. */
 const preloadBackoffBulks = 16;
 
-/** Reads are made ahead for a write only while at most so many of its app wait: it is compared with all of them. */
+/**
+ * Writes of an app that may wait when the documents of a new one are read ahead, which is compared with all of them.
+ */
 const readAheadQueueMax = 64;
 
 /** Commits the writes of one app, one batch at a time. */

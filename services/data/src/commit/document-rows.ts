@@ -12,8 +12,8 @@ import { searchIndexes, uniqueIndexes } from '../catalog/index-definition';
 import { documentsTable, historyTable, keyColumn, searchColumn, uniqueColumn } from '../catalog/table-names';
 
 /**
- * The number of new documents of one collection from which on they are copied, not upserted: then the look-up of known
- * ids pays.
+ * From this number of new documents of one collection on, they are copied instead of upserted: then the look-up of
+ * known ids pays.
  */
 export const copyFromDocuments = 100;
 
@@ -40,7 +40,7 @@ function splitVersions(rows: readonly DocumentRow[]): Versions {
   for (const one of rows) {
     const versions = byId.get(one.document.id) ?? [];
     versions.push(one);
-    // The ids are in the order of their last versions: a unique value may have been released in between.
+    // The ids keep the order of their last versions, because a unique value may have been released in between.
     byId.delete(one.document.id);
     byId.set(one.document.id, versions);
   }
@@ -216,7 +216,7 @@ export function copyDocuments(collection: CollectionRef, added: readonly Documen
     writer.instantField(at);
     writer.int8Field(ordinal);
     writer.int4Field(place);
-    // The keys as they stand in their buffer are fields of this format.
+    // The buffer of the keys holds them as fields of this format already.
     writer.raw(document.keys.bytes, document.keysStart, document.keysEnd);
     for (let unique = 0; unique < uniques; unique += 1) writer.textField(document.uniques?.[unique] ?? null);
     for (let search = 0; search < searches; search += 1) writer.textField(document.searches?.[search] ?? null);

@@ -11,16 +11,20 @@ import type { PoolContext } from '../postgres/databases';
 import type { CloseWriteRequest } from '@granary/shared/gen/granary/data/v1/CloseWriteRequest';
 
 /**
- * Days for which a done write is kept: longer than payments keeps a hold for a write (30 days), after which nobody asks
- * any more whether it was done.
+ * Days for which a done write is kept. Payments keeps the hold for a write for 30 days, and then nobody asks any more
+ * whether it was done.
  */
 const doneDays = 60;
-/** Days for which a closed write is kept: longer than it can still arrive. Asked again, it is closed again. */
+/**
+ * Days for which a closed write is kept, longer than it can still arrive. A later request to close it closes it again.
+ */
 const closedDays = 2;
 /** Rows that one statement deletes. */
 const forgottenAtOnce = 1_000;
 
-/** The state of a held write that is known without the commits: done, for an index that it made, or closed. */
+/**
+ * Returns the recorded state of a held write: done, for an index that it made, or closed. The commits are not searched.
+ */
 export async function heldWriteState(db: Queryable, ticketId: string): Promise<'done' | 'closed' | undefined> {
   const found = await row<{ isDone: boolean }>(
     db,

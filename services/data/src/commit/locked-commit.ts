@@ -29,7 +29,7 @@ export const timeoutOf = (batch: readonly PendingWrite[]): { statementTimeoutMs?
 /** Whether a statement named a table, column or schema that does not exist any more. */
 const isGone = (error: unknown): boolean => ['42P01', '42703', '3F000'].includes(sqlState(error) ?? '');
 
-/** The state of a transaction when its last statements are sent together with COMMIT. */
+/** The result of a transaction, with its last statements, which are sent together with COMMIT. */
 interface Written {
   result: { batch: BatchResult; head: LockedHead | undefined };
   last: Step[];

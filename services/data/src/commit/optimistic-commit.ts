@@ -72,8 +72,8 @@ export async function commitOptimistically(
 }
 
 /**
- * Planning a statement with live views takes longer than running it, and by its estimates for any number of documents
- * Postgres would plan it each time.
+ * Planning a statement with live views takes longer than running it. Postgres would still plan it each time, because of
+ * its estimates for an unknown number of documents.
  */
 const genericPlans = sql`set local plan_cache_mode = force_generic_plan`;
 

@@ -23,7 +23,7 @@ import {
 
 const none: PresentDocuments = new Map();
 
-/** The reads that a batch depends on, by the collections as they were then, with their answers. */
+/** The reads that a batch depends on, by the state of the collections that they were sent for, with their answers. */
 export interface ReadDocuments {
   byCollection: ReadonlyMap<CollectionRef, readonly DocumentRead[]>;
   answers: Answers;
@@ -96,7 +96,8 @@ function stepsOf([collection, reads]: [CollectionRef, readonly DocumentRead[]]):
   const ids = textArray(reads.map(({ id }) => id));
   const versions = sql`select id, version, ordinal, deleted, body from ${documentsTable(collection)} where id = any(${ids}::text[])`;
   const cipher = cipherOf(collection);
-  // A condition that an encrypted field cannot meet matches nothing here; its change is refused where it is prepared.
+  // A condition that an encrypted field does not support matches nothing here. Its change is refused when it is
+  // prepared.
   const stored = (condition: Condition) => (cipher ? withTerms(cipher, condition, () => never) : condition);
   return [
     versions,
@@ -122,7 +123,7 @@ export async function readUnlocked(
   }
 }
 
-/** The documents that the writes of a batch assume, each write those that it reads. */
+/** Returns the documents that the writes of a batch assume, from each write those that it reads. */
 export function assumedDocuments(batch: readonly PendingWrite[]): PresentDocuments {
   if (!batch.some(({ write }) => write.assumed)) return none;
   const [only, ...others] = batch;

@@ -52,15 +52,18 @@ export class Recovery {
   }
 
   /**
-   * Commits a batch one by one after an error of some write. A write alone may collide with its own commit of an
-   * earlier request, too.
+   * Settles a batch after an error of one of its writes. Several writes are committed one by one. A single write is
+   * rejected, unless it may have collided with its own commit by an earlier request.
    */
   private async separate(batch: readonly PendingWrite[], error: unknown): Promise<void> {
     if (batch.length > 1 || mayHaveCommitted(error)) await this.commitEach(batch);
     else rejectAll(batch, error);
   }
 
-  /** One by one, each with a look-up of its ticket. Once the database is not available, the rest is refused. */
+  /**
+   * Commits writes one by one, each with a look-up of its ticket. Once the database is not available, the rest is
+   * refused.
+   */
   private async commitEach(batch: readonly PendingWrite[]): Promise<void> {
     for (const [at, pending] of batch.entries()) {
       const error = await this.attempt([pending], new LockedCommit(this.context, this.app, [pending], true));

@@ -16,7 +16,7 @@ export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueV
     // `Key (column)=(value) already exists.`, in the language of the server.
     const [, value] = /\)=\(([^]*)\)[^)]*$/.exec(String((error as { detail?: unknown }).detail)) ?? [];
     const same = documents.filter(({ document }) => document.uniques?.[at] === value);
-    // If two documents of one call have the value, the second is one too many in any case.
+    // If two documents of one call have the value, the second one violates the index in any case.
     const place = (same[1] ?? same[0])?.place ?? 0;
     return new UniqueViolationError(collection.name, uniques[at]!.fields, place, error);
   }

@@ -48,7 +48,9 @@ export interface DocumentRead {
 /** The latest version of a document, under the lock of the head. */
 export interface PresentDocument {
   version: bigint;
-  /** The ordinal of the commit that made the version: no later one of the same id has it, not even after an erasure. */
+  /**
+   * The ordinal of the commit that made the version. No later version of the same id has it, not even after an erasure.
+   */
   ordinal: bigint;
   deleted: boolean;
   body: Buffer;
@@ -56,7 +58,7 @@ export interface PresentDocument {
   matches: boolean;
 }
 
-/** The present documents by `documentKey`; one that does not exist is missing. */
+/** The present documents by `documentKey`; a document that does not exist has no entry. */
 export type PresentDocuments = ReadonlyMap<string, PresentDocument>;
 
 /** No name holds a slash. */
@@ -64,7 +66,7 @@ export const documentKey = (collection: string, id: string): string => `${collec
 
 /** The state that links are planned on besides the head. */
 export interface PlanState {
-  /** The collections as they are now; one that is to be created is missing. */
+  /** The collections as they are now; a collection that is to be created has no entry. */
   collections: ReadonlyMap<string, CollectionRef>;
   documents: PresentDocuments;
 }
@@ -91,8 +93,8 @@ export interface Write {
   /** The documents that its links depend on: they are read under the lock, in a round trip of their own. */
   readonly reads?: readonly DocumentRead[];
   /**
-   * The documents of `reads` as they were read before the write joined the queue, where its links may be planned on
-   * them: that they are the same is asserted under the lock.
+   * The documents of `reads` as they were before the write joined the queue, where its links may be planned on them.
+   * That they have not changed is asserted under the lock.
    */
   readonly assumed?: PresentDocuments | undefined;
   /** Whether its links, as they were planned last, leave out what was refused: that is decided under the lock only. */
@@ -109,10 +111,11 @@ export interface Write {
   /** Prepares its links on documents that were read before it joins the queue, and sets `assumed` where it can. */
   assume?(state: PlanState): Task<void>;
   /**
-   * The path before the fields of a document of its links in error messages; by default its place in a `/store` body.
+   * The path that error messages have before the fields of a document of its links; by default its place in a `/store`
+   * body.
    */
   pathOf?(collection: string, place: number): string;
-  /** The note that is kept under its Idempotency-Key beside its ticket, once it has been planned. */
+  /** Returns the note to keep under its Idempotency-Key beside its ticket, once the write has been planned. */
   keptNote?(): string | undefined;
 }
 

@@ -6,7 +6,7 @@ import type { OrderedKeys } from '../values/ordered-key';
 import { searchText } from '../values/search-text';
 import type { DocumentRules } from './rules';
 
-/** A field that a document lacks and is given. */
+/** A field that is added to a document that lacks it. */
 export interface Default {
   key: string;
   jsonText: string;

@@ -41,7 +41,7 @@ export type Report = (progress: number, message: string) => Promise<void>;
  */
 export type JobFunction = (context: JobContext, payload: Record<string, unknown>, report: Report) => Promise<object>;
 
-/** The handling of the jobs of a kind. */
+/** How the jobs of one kind are run and given up. */
 export interface JobHandler {
   run: JobFunction;
   /** It is repeated until it succeeds: what it removes is gone for users already, and would take space for ever. */
@@ -66,7 +66,9 @@ const enqueueAttempts = 5;
 export interface JobOptions {
   /** A new one is made where it is empty or absent. */
   ticketId?: string;
-  /** The thing that the job is for: while one of the same kind and subject waits, no second one is queued. */
+  /**
+   * Identifies the thing that the job is for. While a job of the same kind and subject waits, no second one is queued.
+   */
   subject?: string;
   /** It follows from a change that is not refused, so it is queued whatever waits. */
   isRequired?: boolean;

@@ -33,8 +33,7 @@ function readObject(reader: JsonReader): MergePatch {
 }
 
 /**
- * Bytes of the buffer that a merged text of unknown size is written to; a larger one than usual is not kept for the
- * next.
+ * The initial size in bytes of the buffer for merged texts, and the size above which it is not kept for the next text.
  */
 const [scratchBytes, scratchBytesMax] = [4 * 1024, 64 * 1024];
 let scratch = new ByteWriter(scratchBytes);

@@ -40,7 +40,7 @@ const delays = { firstMs: 100, maxMs: 1_000 };
 const answerMaxBytes = 256 * 1024;
 
 /**
- * Statuses, beside 5xx, of requests that may succeed later: too many requests, and states of a standby that has not
+ * Statuses, besides 5xx, of requests that may succeed later: too many requests, and states of a standby that has not
  * caught up (412) or serves no such request (472, 473).
  */
 const laterStatuses: ReadonlySet<number> = new Set([412, 429, 472, 473]);
@@ -89,7 +89,7 @@ export class VaultClient {
       ...(text !== undefined && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
     };
     const request = target.protocol === 'https:' ? requestOverTls : requestInClear;
-    // A connection of its own: requests are rare, and the next one may have another CA.
+    // Each request has a separate connection: requests are rare, and the next one may have another CA.
     const options = { method: text === undefined ? 'GET' : 'POST', headers, agent: false, ...(ca && { ca }) };
     try {
       return await new Promise((resolve, reject) => {

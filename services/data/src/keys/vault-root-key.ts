@@ -80,7 +80,10 @@ async function assertUsable(key: RootKey, name: string): Promise<void> {
   }
 }
 
-/** Throws a StartError that says what a person has to do where Vault refuses. */
+/**
+ * Runs a call to Vault. Throws a StartError that says what a person has to do where Vault refuses, and a
+ * NotAvailableError where it fails.
+ */
 async function explained<T>(name: string, use: () => Promise<T>): Promise<T> {
   try {
     return await use();

@@ -5,8 +5,8 @@ import { appNotFound, type App } from '../catalog/app';
 import { isPrivateQuery, newestQueries } from '../queries/saved-queries';
 
 /**
- * The part of an app that a reader may see, as its OpenAPI document describes it. Texts are read when they are
- * described.
+ * The part of an app that a reader may see, as its OpenAPI document describes it. Definitions are parsed only when they
+ * are described.
  */
 export interface AppContent {
   appId: string;
@@ -96,7 +96,7 @@ export async function readContent(tx: Queryable, app: App, isPrivateShown: boole
 /** A definition in the catalog, which was checked when it was stored. */
 export const readDefinition = (text: string): JsonValue => readJson(Buffer.from(text), { maxDepth: 64 });
 
-/** A definition in the catalog where it is an object; else an object without members. */
+/** Returns a definition in the catalog where it is an object, else an object without members. */
 export function readObject(text: string | null): JsonObject {
   const value = text === null ? null : readDefinition(text);
   return value instanceof Map ? value : new Map<string, JsonValue>();

@@ -8,13 +8,13 @@ import { sharedComponents, type SharedName } from './shared-components';
 
 /** Bytes of the document, at most; what does not fit is counted. */
 export const documentBytesMax = 4 * 1024 * 1024;
-/** Bytes left for what stands around the descriptions: info, tags and shared components. */
+/** Bytes reserved for the text around the descriptions: info, tags and shared components. */
 const frameBytes = 32 * 1024;
 
 /** Incremented when the form of the document changes, so that files of older releases are written again. */
 const formVersion = 1;
 
-/** The beginning of the text of a revision. */
+/** The text with which the document of a revision begins. */
 export const headOf = (revision: bigint): string =>
   `{"openapi":"3.1.0","info":{"version":"${revision}.${formVersion}",`;
 
@@ -55,7 +55,7 @@ export function* openapiText(content: AppContent): Task<string> {
       count += 1;
     }
     leftBytes -= Math.min(spentBytes, budgetBytes);
-    // Views and queries cannot refer to a collection that is left out.
+    // Without their types, views and queries do not refer to the collections that are left out.
     if (tag === 'Collections') for (const { name } of collections.slice(count)) types.delete(name);
     if (count < describe.length) omitted.push(`${describe.length - count} ${tag.toLowerCase()}`);
   }

@@ -1,6 +1,6 @@
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
 
-/** A value that becomes JSON: plain objects and numbers beside what was read from a text. Members may be undefined. */
+/** A value that can become JSON: what was read from a text, and plain objects and numbers. Members may be undefined. */
 export type Part = JsonValue | number | undefined | readonly Part[] | { readonly [name: string]: Part };
 
 export function toJson(part: Part): JsonValue {

@@ -17,7 +17,7 @@ export function rowTypes(query: JsonObject, source: CollectionTypes | undefined)
   const isGrouped = groups.length > 0 || (aggregates instanceof Map && aggregates.size > 0);
   const isJoined = query.get('join') instanceof Map;
   if (!isGrouped) {
-    // A selection from a document has the schema of the document, which requires nothing.
+    // A selection of fields has the schema of the whole document, because that requires no field.
     if (source && !isJoined) return { schema: { $ref: `#/components/schemas/${source.name}` }, typeOf: source.typeOf };
     return { schema: { type: 'object' }, typeOf: () => 'any' };
   }

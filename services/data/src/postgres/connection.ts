@@ -72,7 +72,7 @@ export class MultiplexedConnection {
   readonly #row = new DataRow();
   readonly #prepared = new PreparedStatements();
   readonly #sent = new Queue<PendingStatement>();
-  /** The readers that get a shared row, of the statements that the next `flush` sends. */
+  /** The readers that get the shared rows of the statements that the next `flush` sends. */
   readonly rowLeaders = new RowLeaders();
   #load = 0;
   #quietTicks = 0;

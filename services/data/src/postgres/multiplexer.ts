@@ -71,7 +71,7 @@ export class Multiplexer {
     return this.#read(text, values, reader, weight, undefined);
   }
 
-  /** Runs a statement as `read` does; others may read its first row for it, see SharedRow. */
+  /** Runs a statement as `read` does. Another statement may read its first row for it, see SharedRow. */
   readSharing<T>(
     text: string,
     { key, rest }: SharedRow,

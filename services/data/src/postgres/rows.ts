@@ -18,6 +18,6 @@ export interface Row {
 export interface RowReader<T> {
   /** Called for each row; it and what it returns are only valid during the call. */
   row(row: Row): void;
-  /** Called after the last row; its result is that of the statement. */
+  /** Called after the last row; returns the result of the statement. */
   end(): T;
 }

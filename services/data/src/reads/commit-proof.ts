@@ -16,8 +16,8 @@ export const COMMIT_NOT_FOUND = 'COMMIT_NOT_FOUND';
 const entriesMax = 10_000;
 
 /**
- * The proof that a commit stored a document: the hashes of all that it stored, and the links before and after it.
- * Throws APP_NOT_FOUND, COMMIT_NOT_FOUND, DOCUMENT_NOT_FOUND where the commit has no document of the id.
+ * Returns the proof that a commit stored a document: the hashes of all that it stored, and the links before and after
+ * it. Throws APP_NOT_FOUND, COMMIT_NOT_FOUND, DOCUMENT_NOT_FOUND where the commit has no document of the id.
  */
 export async function commitProof(
   context: ReadContext,

@@ -22,7 +22,7 @@ import { findRoot, parseListQuery } from './list-documents';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { resolveJoins } from './resolve-joins';
 
-/** The offset from which on a cursor is advised. */
+/** From this offset on, a cursor is advised. */
 const offsetAdvised = 1_000;
 
 /** The options with which /list joins. */

@@ -73,7 +73,7 @@ export async function listDocuments(
   });
 }
 
-/** The options of the page that a body asks for. Throws INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED. */
+/** Parses the body of a request for a page. Throws INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED. */
 export function parseListQuery(body: JsonObject): ReadOptions & FindAndSelect & { includeHistory: boolean } {
   refuseUnknown(body.keys(), listFields);
   const includeHistory = body.get('include_history') ?? false;
@@ -106,7 +106,7 @@ function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
   }));
 }
 
-/** The relation of a page, and the order that it has where none is asked for. */
+/** The relation of a page, and its order where the request names none. */
 export interface Root {
   relation: Relation;
   sort: readonly SortTerm[];

@@ -7,7 +7,7 @@ import type { ReadContext } from './read-context';
 
 /** Shapes of queries in an answer, at most. */
 const shapesMax = 20;
-/** The number of documents from which on a missing index is worth its cost of writing. */
+/** From this number of documents on, a missing index is worth what it costs writes. */
 const documentsMin = 1_000n;
 
 /**
@@ -23,8 +23,8 @@ interface IndexUseRow {
 }
 
 /**
- * Advice to make the reads of a collection cheaper: JSON text of indexes that its queries miss, indexes that reads
- * hardly use, and the shapes of queries that took Postgres longest. Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND.
+ * Returns advice on making the reads of a collection cheaper: JSON text of indexes that its queries miss, indexes that
+ * reads hardly use, and the shapes of queries that took Postgres longest. Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND.
  */
 export async function optimizeCollection(
   db: ReadContext,

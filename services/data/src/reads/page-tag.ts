@@ -47,7 +47,7 @@ interface SourcesState {
  * A tag is made of the states of all that the page shows. Each was read at or before the moment that the page shows it,
  * so a page may be newer than its tag, and never older. No state ever comes back. So where the states, read again in
  * the database while a request is served, still make the tag that the caller has, nothing has been written since, and
- * the page would be the same. A page of an older catalog, from a cache, has the revision of that one in its tag.
+ * the page would be the same. A page of an older catalog, from a cache, has the revision of that catalog in its tag.
  *
  * `read` gets whether the states were read before, which its counters may then not be older than.
  */

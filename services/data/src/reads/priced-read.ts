@@ -10,7 +10,7 @@ const bytesPerKb = 1_024n;
 
 /**
  * Serves a read whose prices are `prices`, the highest of which counts: with the page once as much is paid, without an
- * entity tag, else with the price. A price by size is known when the page is, so that one is read to be measured.
+ * entity tag, else with the price. A price by size is known only with the page, which is then read to be measured.
  * Throws PAYMENT_REQUIRED where the caller does not accept a price.
  */
 export async function readPriced(
@@ -21,7 +21,7 @@ export async function readPriced(
   const paidUtia = request.paidUtia === undefined ? 0n : BigInt(request.paidUtia);
   const known = prices.every(({ model }) => model === 'per_access') ? highestPrice(prices, 0) : undefined;
   if (isMore(known, paidUtia)) return unpaid(known, request);
-  // The answer that a page has not changed is something to pay for too, so the read is unconditional.
+  // A caller also has to pay to learn that a page has not changed, so the read is unconditional.
   const { ifNoneMatch: _, ...unconditional } = request;
   const { json } = await read(unconditional);
   const price = known ?? highestPrice(prices, json.length);

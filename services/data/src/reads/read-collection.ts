@@ -98,7 +98,7 @@ function urlQuery(collection: CollectionRef, request: ReadRequest): ReadOptions 
 /** Parameters of endpoint 3 that are no filters. */
 const reservedParameters = new Set(['select', 'sort', 'limit', 'offset', 'cursor', 'count']);
 
-/** The meaning of the name of a parameter in a collection. */
+/** The kind of condition that the name of a parameter stands for in a collection. */
 interface UrlFilter {
   path: Path;
   operator: Operator;
@@ -106,8 +106,8 @@ interface UrlFilter {
 }
 
 /**
- * The filters by the names of parameters. Their number is bounded: only names of indexed fields are kept, with any
- * operator.
+ * The filters by the names of parameters. Their number is bounded, because only fields that an index is over are kept,
+ * with any operator.
  */
 const urlFilters = new WeakMap<CollectionRef, Map<string, UrlFilter>>();
 

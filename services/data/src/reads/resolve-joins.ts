@@ -9,7 +9,7 @@ import type { JoinTarget } from '../query/plan/join-plan';
 import { documentsRelation, type Relation } from '../query/plan/relation';
 import { lookUpCollection, type ReadContext } from './read-context';
 
-/** The options of joined reads: which records are joined, and from which collections. */
+/** How joins are resolved: which documents are joined, and from which collections. */
 interface JoinOptions {
   /** Whether soft-deleted documents are joined, as the entrance has them. */
   includeDeleted: boolean;

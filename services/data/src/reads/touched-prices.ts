@@ -11,7 +11,7 @@ import { viewUses } from '../views/language/view-use';
 import type { ViewRef } from '../views/view';
 import { readJsonText } from '../query/language/paging';
 
-/** The use that a query makes of the fields of records. */
+/** The fields of records that a query uses, and how it uses them. */
 export interface FieldUse {
   find: Condition;
   sort: readonly SortTerm[];
@@ -23,8 +23,8 @@ export interface FieldUse {
 const noJoined: ReadonlyMap<string, CollectionRef> = new Map();
 
 /**
- * The prices of a collection that a query touches, with those of the collections that it joins: the price of a whole
- * collection, and of each field that records are found by, sorted by, or shown with.
+ * Returns the prices of a collection that a query touches, with those of the collections that it joins: the price of a
+ * whole collection, and of each field that records are found by, sorted by, or shown with.
  */
 export function touchedPrices(
   appId: string,

@@ -156,7 +156,7 @@ const described = (columns: Sql, from: Sql, name: Sql, bytes: Sql): Sql =>
         from ${from} window listed as (order by ${name})) d
       where place <= ${describedMax} and (bytes_so_far <= ${describedBytesMax} or place = 1) order by place`;
 
-/** The price of a read without a key that has `Read`, in words; empty where there is no price. */
+/** Puts the price of a read without a key that has `Read` into words; empty where there is no price. */
 function priceInWords(text: string | null): string {
   const price = storedPrice(text);
   const amount = amountOf(price);

@@ -17,7 +17,7 @@ export interface DocumentsContext {
 export interface CatalogDocument {
   /** Made of the number of the app: no text of a caller is part of a path. */
   fileName: string;
-  /** The beginning of the text of a revision of the catalog, which no other text has. */
+  /** The text with which the document of this revision of the catalog begins, and no other one. */
   headOf(revision: bigint): string;
   /** The text of the catalog as it is now. */
   generate(): Promise<GeneratedText>;

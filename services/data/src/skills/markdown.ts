@@ -2,7 +2,7 @@ import { readJson, toPlain } from '@granary/shared/json/value';
 import { operatorNames } from '../query/language/operators';
 import type { Task } from '@granary/shared/concurrency/time-slicing';
 
-/** Something that can be read, with its price in words: empty where it has no price of its own. */
+/** Something that can be read, with its price in words. The price is empty where it has none of its own. */
 interface Offer {
   name: string;
   isPrivate: boolean;
@@ -39,8 +39,9 @@ export function* skillsMarkdown(content: SkillsContent): Task<string> {
 }
 
 /**
- * The owner's part of a text: a document that was read, changed and put back brings its first line and its generated
- * part along. Markers that are left over are made harmless, for they would make two generated parts of one.
+ * Returns the owner's part of a text. A document that was read, changed and put back still has its first line and its
+ * generated part, which are removed. Markers that are left over are made harmless, because they would make two
+ * generated parts of one.
  */
 export function ownerPartOf(markdown: string): string {
   const kept: string[] = [];
@@ -89,7 +90,7 @@ function* generated(content: SkillsContent): Task<string> {
   return sections.join('\n\n');
 }
 
-/** Bytes left for the lines about what is left out. */
+/** Bytes reserved for the lines about what is left out. */
 const summaryBytes = 2 * 1024;
 
 const sizeOf = (sections: readonly string[]): number =>

@@ -164,7 +164,7 @@ const endAttempts = 100;
 
 /**
  * Marks a build as ready, or as failed, which drops all that would refuse or slow down writes. When another build of
- * the index was requested meanwhile (its keys have changed), that one decides.
+ * the index was requested meanwhile (its keys have changed), the other build decides.
  */
 async function endBuild(
   pool: Pool,

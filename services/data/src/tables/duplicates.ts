@@ -13,7 +13,7 @@ const messageLengthMax = 4_000;
 
 /** A value that several documents have, with the ids of the first of them. */
 export interface DuplicateValue {
-  /** The text of the value of each field of the index; the end of a long one is missing. */
+  /** The text of the value of each field of the index; a long text is cut. */
   values: string[];
   ids: string[];
   count: bigint;

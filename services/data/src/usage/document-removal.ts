@@ -9,7 +9,7 @@ import { usageColumns, usageEvent, type UsageRow } from './event';
 /** Ids that one event of at most 64 KiB names: an id has up to 256 characters, each up to 6 bytes of JSON. */
 const eventIdsMax = 40;
 
-/** Additions to the statement that removes documents, which change derived rows. */
+/** Additions to the statement that removes documents; they change derived rows. */
 export interface DerivedRemoval {
   /** CTEs that can read `gone`; empty or with a comma before them. */
   ctes: Sql;
@@ -17,10 +17,10 @@ export interface DerivedRemoval {
   returning: Sql;
 }
 
-/** The handling of rows that are derived from documents that are removed. */
+/** Keeps derived rows right when the documents that they come from are removed. */
 export interface DerivedRemovals {
   removalFrom(collection: CollectionRef): DerivedRemoval;
-  /** Lets rows derived from the collection no longer follow it; the app must be locked. */
+  /** Stops the rows that are derived from the collection from following it. The app must be locked. */
   abandon(tx: Connection, collection: CollectionRef): Promise<void>;
 }
 

@@ -41,12 +41,12 @@ export class UsagePublisher {
     }, publishEveryMs);
   }
 
-  /** A collection whose counters have changed. */
+  /** Notes a collection whose counters have changed. */
   touch(collectionNumber: bigint): void {
     this.changed.add(collectionNumber);
   }
 
-  /** Notes the trace of a write to a collection: the usage event that follows belongs to that trace. */
+  /** Notes the trace of a write to a collection, to which the usage event that follows belongs. */
   touchTraced(appId: string, collection: string, trace: string): void {
     if (this.traces.size < tracesMax) this.traces.set(nameOf(appId, collection), trace);
   }

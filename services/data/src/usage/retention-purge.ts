@@ -76,7 +76,8 @@ async function purgeCollection(
 }
 
 /**
- * Whether a document is past the retention as it is when the statement runs: null, which is never true, without one.
+ * Whether a document is past the retention as it is when the statement runs. Without a retention it is null, which
+ * counts as false.
  */
 const isExpired = ({ number }: CollectionRef, at: Date): Sql =>
   sql`updated_at < ${at}::timestamptz - interval '1 day' * (
@@ -105,7 +106,7 @@ interface PurgedBatch {
   lockedAtMs: number;
 }
 
-/** Removes those of the documents that are still due. Few round trips: others wait for the lock. */
+/** Removes the documents that are still due, in few round trips, because others wait for the lock. */
 async function purgeBatch(
   { pool, derived }: PurgeContext,
   { appId, appNumber, name }: CollectionRef,
@@ -116,7 +117,7 @@ async function purgeBatch(
       const at = await databaseTime(tx);
       await lockApp(tx, appNumber);
       const lockedAtMs = performance.now();
-      // The rows derived from the documents are those of the catalog as it is under the lock.
+      // The catalog is read under the lock, because it decides which rows are derived from the documents.
       const collection = await findCollection(tx, { number: appNumber, appId }, name);
       if (!collection || (await isBeingDerived(tx, collection))) return { isComplete: true, lockedAtMs };
       if (without) await derived.abandon(tx, collection);

@@ -83,13 +83,13 @@ export const lastOf = ({ family, first, prefixLength }: Network): bigint =>
 
 /** Networks whose prefixes are looked for, at most. */
 const prefixedMax = 32;
-/** The beginnings of texts of IPv4-mapped addresses: their first 80 bits are zero. */
+/** The beginnings of the texts of IPv4-mapped addresses, whose first 80 bits are zero. */
 const mappedPrefixes = ['0', ':'];
 
 /**
- * The prefixes with which the texts of addresses in some networks begin: for each IPv4 network its whole octets, as
- * they have one spelling. Undefined where the prefixes would not narrow much: for IPv6, which has many spellings, for
- * IPv4 networks of less than an octet, and for many networks.
+ * Returns the prefixes with which the texts of addresses in some networks begin: for each IPv4 network its whole
+ * octets, which have one spelling. Undefined where the prefixes would not narrow much: for IPv6, which has many
+ * spellings, for IPv4 networks of less than an octet, and for many networks.
  */
 export function addressPrefixes(networks: readonly string[]): string[] | undefined {
   if (networks.length > prefixedMax) return undefined;

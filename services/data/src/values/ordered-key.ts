@@ -35,7 +35,7 @@ export const keyType = {
 
 /** Bytes of a string that its key holds. */
 export const keyStringMaxBytes = 256;
-/** The byte after the head of a string that is longer. */
+/** The byte that follows the head of a truncated string. */
 const truncated = 0xff;
 
 const MINUS = 0x2d;
@@ -44,7 +44,7 @@ const ZERO = 0x30;
 const BACKSLASH = 0x5c;
 const LOWER_E = 0x65;
 const LOWER_U = 0x75;
-/** The characters that letters after a backslash stand for, where not for themselves. */
+/** The control characters that letters stand for after a backslash. */
 const escapes = new Map([...'bfnrt'].map((letter, at) => [letter.charCodeAt(0), '\b\f\n\r\t'.charCodeAt(at)]));
 
 /** Bytes before a key: its length, as in Postgres's binary formats. */
@@ -65,12 +65,12 @@ export class OrderedKeys {
     this.#bytes = Buffer.allocUnsafe(sizeBytes);
   }
 
-  /** The buffer that the keys stand in, valid until another one is appended. */
+  /** The buffer that holds the keys, valid until another key is appended. */
   get bytes(): Buffer {
     return this.#bytes;
   }
 
-  /** The position at which the next key begins, with its length. */
+  /** The offset at which the next key begins, with its length in front of it. */
   get length(): number {
     return this.#length;
   }

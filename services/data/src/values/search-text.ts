@@ -5,7 +5,7 @@ export const searchTextMaxBytes = 256 * 1024;
 
 /**
  * The characters that Postgres's parser may take for a part of an address, a path, a tag, a number or a compound word.
- * In texts of these its time grows with the square of the length, so they become spaces. Two letters and, in one
+ * On texts full of them its time grows with the square of the length, so they become spaces. Two letters and, in one
  * locale, a third have a lower case that is longer: a word of them could outgrow the 2 KB of a lexeme.
  */
 const separators = '<>&#_/\\@:?=%~+.-';
@@ -18,8 +18,8 @@ const mapped = /[<>&#_/\\@:?=%~+.\-ȺȾİ]/g;
 const toWords = (text: string): string => text.replace(mapped, (character) => lengthening.get(character) ?? ' ');
 
 /**
- * The text that a full-text index holds of a value: the words of a string, or of the strings of an array; null for any
- * other value. `search_text()` in migrations/0012_index_types.sql gives the same text.
+ * Returns the text that a full-text index holds of a value: the words of a string, or of the strings of an array; null
+ * for any other value. `search_text()` in migrations/0012_index_types.sql gives the same text.
  */
 export function searchText(bytes: Buffer, value: Capture | undefined): string | null {
   if (value?.type !== 'string' && value?.type !== 'array') return null;

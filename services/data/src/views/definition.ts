@@ -37,7 +37,10 @@ export interface ViewDefinition {
 
 /** A definition is checked with these. */
 export interface DefinitionOptions {
-  /** The read access to the view; empty: as private as its sources, or by default `defaultRead`. */
+  /**
+   * The read access to the view. Where it is empty, a view of a private source is private, and any other has
+   * `defaultRead`.
+   */
   readAccess: string;
   /** Whether a private source may be shown in public. */
   mayPublish: boolean | undefined;
@@ -52,7 +55,7 @@ export interface CheckedDefinition {
   layoutText: string;
 }
 
-/** The definition that is asked for. Throws VALIDATION_FAILED, INVALID_QUERY, LIMIT_EXCEEDED. */
+/** Returns the requested definition. Throws VALIDATION_FAILED, INVALID_QUERY, LIMIT_EXCEEDED. */
 export function definitionOf(request: CreateViewRequest): ViewDefinition {
   const { name, sourceCollections } = request;
   if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });
@@ -122,7 +125,7 @@ async function checkLiveViews(
   if (found) throw invalid(`The collection ${found.name} has ${liveViewsMax} live views already`, {}, LIMIT_EXCEEDED);
 }
 
-/** The read access to the view; private by default where a source is. Throws FORBIDDEN. */
+/** Returns the read access to the view. Throws FORBIDDEN. */
 function readAccessOf(
   sources: ReadonlyMap<string, CollectionRef>,
   { readAccess, mayPublish, defaultRead }: DefinitionOptions,

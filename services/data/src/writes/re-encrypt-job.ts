@@ -22,7 +22,7 @@ interface Row {
   version: bigint;
 }
 
-/** Counts of the documents whose values were encrypted by an earlier key, by what became of them. */
+/** Counts of the documents that an earlier key had encrypted, by what became of them. */
 interface Counts {
   rewritten: number;
   /** They do not fit the schema any more, so they cannot be written as they are. */
@@ -101,7 +101,7 @@ const rewriteOf = ({ name: collection }: CollectionRef, { id, version }: Row): D
   ifMatch: { any: false, numbers: [version] },
 });
 
-/** The data keys of the app. Where they cannot be unwrapped now, the job goes on later. */
+/** Returns the data keys of the app. Where they cannot be unwrapped now, it interrupts the job, which goes on later. */
 function keysOf({ encrypted }: CollectionRef): readonly DataKey[] {
   try {
     return requireKeys(encrypted!);

@@ -20,9 +20,9 @@ export interface StoredVersion extends NewVersion {
 }
 
 /**
- * The versions that a committed write made of its documents, in the order of its changes. A write that had committed
- * before is looked up: throws DOCUMENT_NOT_FOUND where the version is gone, because it was purged or its collection
- * deleted.
+ * Returns the versions that a committed write made of its documents, in the order of its changes. A write that had
+ * committed before is looked up. Throws DOCUMENT_NOT_FOUND where a version is gone, because it was purged or its
+ * collection deleted.
  */
 export async function storedVersions(
   pool: Pool,

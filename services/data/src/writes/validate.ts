@@ -15,7 +15,7 @@ export async function validateDocuments({ pool }: PoolContext, request: Validate
     const documents = prepareBody(request.body, rulesOf(collection), { single: true });
     return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: [], details: {} }));
   } catch (error) {
-    // Problems of a document are the answer; problems of the request are an error as everywhere.
+    // The problems of a document are the answer. A problem of the request is an error, as everywhere.
     if (!(error instanceof ServiceError) || !isAboutDocuments(error)) throw error;
     const details = error.details as FieldMessages;
     const errors = Object.entries(details).flatMap(([path, messages]) =>

@@ -14,7 +14,7 @@ export interface RecordShape {
   /** The aliases of its joins as keys, by which a text is searched for fields of these names. */
   keys: readonly Buffer[];
   members: readonly MemberShape[];
-  /** The conversion of its stored text, which comes first. */
+  /** The conversion that its stored text goes through first. */
   show?: RecordText | undefined;
 }
 

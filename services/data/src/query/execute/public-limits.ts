@@ -15,7 +15,7 @@ export interface PublicLimits {
   rowsMax: number;
 }
 
-/** The offset from which on the rows before the page may be what takes the time. */
+/** From this offset on, the rows before the page may be what takes the time. */
 const offsetAdvised = 1_000;
 
 /**

@@ -27,9 +27,9 @@ import { limitCount, limitPage } from './public-limits';
 import { resultBytesMax, resultTooLarge } from './result-limit';
 import type { Relation } from '../plan/relation';
 
-/** Bytes for the text around the records of an answer, which takes hardly more, but for a cursor. */
+/** Bytes of a page buffer for the text around the records: hardly more is needed, but for a cursor. */
 const answerBytes = 512;
-/** Documents of a page with joins by one index, at most: those of a page without joins twice. */
+/** Documents of a page with joins by one index, at most: twice as many as on a page without joins. */
 const indexReadDocumentsMax = 2_002;
 /** Documents of a page that is read at once, among the others; longer ones take turns. */
 const shortPageMax = 200;
@@ -160,7 +160,7 @@ export function joinedPlan(plan: PagePlan, targets: readonly JoinTarget[]): Page
   return { ...(isLookedUp ? plan : generalPlan(plan)), joins };
 }
 
-/** Reads the page by any statement: its rows may not be too large together. */
+/** Reads the page by a statement of any kind. Throws RESULT_TOO_LARGE where its rows are too large together. */
 async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Projection): Promise<Page> {
   const state = plan.relation.state && (await readState(db.shortPages, plan.relation.state));
   const found = await limitPage(db.limits, plan, () => pageRows<TextRow>(db.pool, plan));
@@ -233,7 +233,7 @@ function bounded(source: Relation, page: Sql): Sql {
     where q.bytes - octet_length(q.body) <= ${trusted(String(resultBytesMax))}`;
 }
 
-/** How many records match, null where that is not asked for and not known anyway. */
+/** Returns how many records match; null where the request does not ask for it and it is not known anyway. */
 async function totalOf(
   { pool, limits }: ReadDatabases,
   plan: PagePlan,

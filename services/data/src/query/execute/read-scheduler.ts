@@ -15,7 +15,7 @@ import type { Databases } from '../../postgres/databases';
 /** Reads by one index. */
 export type IndexReads = Pick<Multiplexer, 'read'> & Partial<Pick<Multiplexer, 'readSharing'>>;
 
-/** The databases that a read goes over. */
+/** The databases that a read uses, with its rights and limits. */
 export interface ReadDatabases {
   /** Short pages that one index gives alone. */
   shortPages: IndexReads;
@@ -27,7 +27,7 @@ export interface ReadDatabases {
   record?(plan: PagePlan): void;
   /** Whether the reader may read what is private, encrypted fields too. */
   mayReadPrivate: boolean;
-  /** The limits of the scans of the read; undefined for callers with a key, who have the limits of the pool. */
+  /** The limits of the scans of the read; undefined for a reader of what is private, who has the limits of the pool. */
   limits?: PublicLimits | undefined;
   /** Looks up what filters name beside fields. */
   resolve(find: Condition): Promise<Condition> | Condition;
@@ -91,7 +91,7 @@ export function readSchedulers(multiplexerSize: number, poolSize: number): ReadS
   };
 }
 
-/** The caller that reads from an app: with a key that may read what is private, or as anybody. */
+/** The app that is read, and whether the caller has a key that may read what is private. */
 export interface Reader {
   appId: string;
   mayReadPrivate: boolean;

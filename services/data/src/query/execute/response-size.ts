@@ -31,7 +31,8 @@ export class ResponseSizeEstimate {
 }
 
 /**
- * Estimates by kind, kept longer than plans: a read that needs fresh counters has a relation, and plans, of its own.
+ * Estimates by kind. They are kept longer than plans, because a read that needs fresh counters has its own relation and
+ * plans.
  */
 const estimates = new LRUCache<string, ResponseSizeEstimate>({ max: 4_096 });
 

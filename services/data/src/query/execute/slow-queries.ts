@@ -61,7 +61,7 @@ export class SlowQueries {
     if (shapes.size > shapesMax) shapes.delete(shapes.keys().next().value!);
   }
 
-  /** The shapes of the queries of a collection, the one with the longest total time first. */
+  /** Returns the shapes of the queries of a collection, the longest total time first. */
   of(collection: string): QueryShape[] {
     const shapes = this.#collections.get(collection)?.values() ?? [];
     return [...shapes].sort((a, b) => b.totalMs - a.totalMs);

@@ -3,7 +3,7 @@ import type { DatasetTable } from '../../catalog/dataset';
 import type { Regexp } from './regexp/regexp';
 
 export type Path = readonly string[];
-/** A bound of a range: values of the same type only are compared with it. */
+/** A bound of a range, which is compared with values of its own type only. */
 export type Scalar = string | JsonNumber | boolean;
 
 export type Comparison = '<' | '<=' | '>' | '>=';

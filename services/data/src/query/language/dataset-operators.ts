@@ -3,7 +3,10 @@ import { isName } from '../../catalog/names';
 import { textOf, type Operator } from './operator';
 import { invalidQuery } from './query-error';
 
-/** The operator for values that are in a data set. Whether a data set has the name is known once the query is read. */
+/**
+ * The operator for values that are in a data set. Whether the data set exists is looked up once the query has been
+ * parsed.
+ */
 export const datasetOperators: readonly Operator[] = [
   {
     spellings: ['inDataset'],

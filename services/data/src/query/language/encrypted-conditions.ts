@@ -27,7 +27,7 @@ export function looksAtEncrypted(cipher: DocumentCipher, condition: Condition): 
   return encryptedAt(cipher, condition.path) !== undefined;
 }
 
-/** A replacement for a condition that an encrypted field cannot meet, see `withTerms`. */
+/** Returns the replacement for a condition that an encrypted field does not support, or throws; see `withTerms`. */
 export type Unsupported = (condition: FieldCondition, field: EncryptedField) => Condition;
 
 /** Throws INVALID_QUERY. */

@@ -6,9 +6,9 @@ import { parseSelect } from './paging';
 
 /** The parsed `find` and `select` of a request. */
 export interface FindAndSelect extends Query {
-  /** The parsed `select` where the records have no joins. */
+  /** The parsed `select` where the records have no joins, else `all`. */
   projection: Projection;
-  /** The parsed `select` where the records have joins. */
+  /** The parsed `select` where the records have joins, else undefined. */
   joinedSelect: JoinedSelect | undefined;
 }
 

@@ -6,7 +6,7 @@ import { parseSelect } from './paging';
 export interface JoinedSelect {
   /** The parts that are kept of the stored record. */
   stored: Projection;
-  /** The parts that are kept of the record with its new members, where the select names one of them. */
+  /** The parts that are kept of the record with its new members, where the select names one of them; else `all`. */
   whole: Projection;
   /** Removes the fields that have the name of a join. */
   withoutAliases: Projection;

@@ -6,7 +6,7 @@ import { parseRegexp, RegexpLimitError, type Regexp } from './regexp/regexp';
 
 /** Regular expressions of one query; Postgres keeps 32 compiled ones. */
 export const expressionsMax = 16;
-/** The most that the regular expressions of a query may need together, as `complexity` counts it. */
+/** The largest `complexity` that the regular expressions of one query may have together. */
 const queryComplexityMax = 20_000;
 
 export const regexpOperators: readonly Operator[] = [

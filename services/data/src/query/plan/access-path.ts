@@ -26,13 +26,13 @@ export interface IndexUse {
   free: readonly Sql[];
 }
 
-/** The access path for all requests of one shape: they name the same fields, in other values they differ. */
+/** The access path for all requests of one shape, which name the same fields and differ in values only. */
 export interface AccessPath {
   method: AccessMethod;
   /** The index that is read; undefined for `id` and `sort`. */
   index: IndexUse | undefined;
   order: Order;
-  /** The equality of the request that fixes each column, by its place; for `id` and `index` only. */
+  /** The place of the equality in the request that fixes each column; for `id` and `index` only. */
   equalities: readonly number[];
   /** Whether the page begins behind a place. */
   isAfter: boolean;
@@ -51,7 +51,7 @@ export interface AccessPath {
   alternative: AccessPath | undefined;
 }
 
-/** The parts of a request that decide how it is read, beside its filter. */
+/** The parts of a request, besides its filter, that decide how it is read. */
 export interface RequestShape {
   sort: readonly SortTerm[];
   after?: Position | undefined;

@@ -115,7 +115,7 @@ export function positionOf({ terms }: Pick<CursorScope, 'terms'>, last: PageRow)
   const values = terms.map(({ path }) => {
     const value = valueAt(bytes, path);
     if (value === undefined || value === null) return null;
-    // The content of an array or an object does not tell its place.
+    // All arrays have the same place in an order, and so have all objects, whatever they contain.
     if (Array.isArray(value)) return '[]';
     return value instanceof Map ? '{}' : toText(value);
   });

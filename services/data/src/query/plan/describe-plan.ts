@@ -23,8 +23,8 @@ export interface PlanDescription {
 }
 
 /**
- * The reasons for which an access path cannot give the page, known only from the values of a request, or from the rows
- * that it reads.
+ * The reasons why an access path may fail to give the page. They depend on the values of a request, or on the rows that
+ * it reads.
  */
 const reasons: Partial<Record<AccessMethod, string[]>> = {
   id: ['the document is larger than 16 KiB', 'the statement exceeds the time limit of index reads'],

@@ -5,7 +5,7 @@ import { isIdPath, type Relation } from './relation';
 /** A join with the collection that it reads. */
 export interface JoinTarget {
   join: Join;
-  /** The number of the join in the query, from 1; the alias of the relation has it. */
+  /** The number of the join in the query, from 1. The alias of the relation contains it. */
   number: number;
   relation: Relation;
   joins: readonly JoinTarget[];

@@ -2,7 +2,7 @@ import { addressPrefixes } from '../../values/network';
 import type { Condition } from '../language/condition';
 import { isIdPath, type Relation } from './relation';
 
-/** How an index narrows a field by a condition: to one key, or to a range of keys. */
+/** Tells how an index narrows a field by a condition: to one key, to a range of keys, or (undefined) not at all. */
 export function keyedAs(condition: Condition): 'equal' | 'range' | undefined {
   switch (condition.kind) {
     case 'is':

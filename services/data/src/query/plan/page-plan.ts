@@ -9,7 +9,7 @@ import { placesOf, type Place } from './place';
 import type { Relation } from './relation';
 import { firstScanStep, type ScanStep } from './scan';
 
-/** The parameters that a page is asked for with. */
+/** The parameters of a requested page. */
 export interface PageRequest {
   find: Condition;
   sort: readonly SortTerm[];
@@ -34,7 +34,7 @@ export interface PagePlan {
   offset: number;
   /** The first statement where no index narrows the filter; undefined for any other page. */
   scan: ScanStep | undefined;
-  /** How what is joined to the rows is found; undefined where nothing is. */
+  /** How the records that are joined to the rows are found; undefined where nothing is joined. */
   joins?: readonly JoinPlan[] | undefined;
 }
 

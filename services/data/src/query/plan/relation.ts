@@ -63,7 +63,7 @@ export function rowAlias(number: number): RowAlias {
   return alias;
 }
 
-/** A source that can be read: a table of JSON texts, and what is known of it. Made from catalog rows only. */
+/** The source of a read: a table of JSON texts with its known properties. It is made from catalog rows only. */
 export interface Relation {
   /** Tells the rows of this source from those of any other. */
   identity: string;

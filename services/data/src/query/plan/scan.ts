@@ -8,7 +8,7 @@ import type { Relation } from './relation';
 const headRowsMax = 10_000;
 /** A row in the order of ids takes as long as so many rows in any order, which several processes read. */
 const orderedRowCost = 8n;
-/** The offset from which on the matches before the page are not sorted in a large collection. */
+/** From this offset on, the matches before a page of a large collection may be too many to sort. */
 const largeOffset = 1_000;
 
 /**

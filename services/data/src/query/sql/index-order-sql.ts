@@ -25,7 +25,7 @@ export interface IndexBranch {
    */
   conditions: readonly Sql[];
   conditionsBehind: readonly Sql[];
-  /** The columns in whose order its rows come, before their ids. */
+  /** The columns that its rows are ordered by, before their ids. */
   columns: readonly Sql[];
   /** Compares the rows with a place. */
   compare(operator: '<' | '<=' | '>' | '>=', place: IndexPlace): Sql;

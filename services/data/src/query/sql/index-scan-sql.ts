@@ -12,8 +12,8 @@ import { directionOf } from './keyset-sql';
 
 /**
  * The settings of the connections for index reads. Their statements are planned once, whatever their values, and always
- * by the index that alone gives their order without a sort: no other plan is worth a look, and what Postgres knows of
- * frequent values must not lead it to another.
+ * by the chosen index, which alone gives their order without a sort. No other plan is worth a look, and the statistics
+ * of Postgres about frequent values must not lead to one.
  */
 export const indexReadSettings: Readonly<Record<string, string>> = {
   plan_cache_mode: 'force_generic_plan',
@@ -56,8 +56,8 @@ function prepareText(relation: Relation, access: AccessPath): string {
   const page = pageOf(relation, access);
   if (!relation.state) return page.compile().text;
   access.state = { key: relation.collection ?? relation.identity, rest: page.compile().text };
-  // The state and the page are of one snapshot, and the state costs less than in a statement of its own. The rows of an
-  // append come in the order of its parts.
+  // One statement reads the state and the page from one snapshot, and costs less than two. The state comes first,
+  // because the rows of an append come in the order of its parts.
   return sql`${relation.state} union all (${page})`.compile().text;
 }
 

@@ -126,7 +126,7 @@ function lookUp(parent: ParentRow, plan: JoinPlan, rows: ParentRow): Sql {
   return sql`select ${columnsOf(plan, rows)} from ${compiler.records()} ${where} order by ${orderBy} limit ${limitOf(plan)}`;
 }
 
-/** The records of a join for all rows of a table, by an index. */
+/** The CTE with the records of a join for all rows of a table, found by an index. */
 function lookedUp(parent: ParentRow, table: Sql, plan: JoinPlan, rows: ParentRow): Sql[] {
   const own = parent.again();
   const found = lookUp(own, plan, rows);

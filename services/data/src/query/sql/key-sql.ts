@@ -4,7 +4,7 @@ import { keyStringMaxBytes, keyText, keyType } from '../../values/ordered-key';
 /** A key as a parameter. */
 export const keyValue = (key: Buffer): Sql => sql`${keyText(key)}::bytea`;
 
-/** A key of one byte, from which on those of a type are. */
+/** The first key of a type: it has one byte, and all other keys of the type follow it. */
 export const keysFrom = (type: number): Sql => trusted(`'\\x${type.toString(16)}'::bytea`);
 export const firstKeyAfterStrings = keysFrom(keyType.string + 1);
 

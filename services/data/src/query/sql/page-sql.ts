@@ -112,9 +112,9 @@ const matching =
   };
 
 /**
- * The page by an index with truncated keys: as many rows as the page needs are read in the order of the keys, then all
- * others that have the same keys as the last of them up to its first truncated one, for these may come before it. Only
- * those rows are sorted.
+ * The page by an index with truncated keys. It reads as many rows as the page needs in the order of the keys, then all
+ * others that have the same keys as the last of them up to its first truncated one, because they may come before it.
+ * Only those rows are sorted.
  */
 function sortedIndexPage(plan: PagePlan, index: IndexUse): Sql {
   const { relation, access, after, limit, offset } = plan;

@@ -27,7 +27,7 @@ export class ParentRow extends RowFields {
     this.#operandAlias = name('q');
   }
 
-  /** The row for use in another part of the statement, which has operands of its own. */
+  /** Returns the row for another part of the statement, where it has separate operands. */
   again(): ParentRow {
     return new ParentRow(this.number, this.source, this.columns, this.carried);
   }
@@ -37,7 +37,7 @@ export class ParentRow extends RowFields {
     return sql`${this.source.alias.row}.n`;
   }
 
-  /** The rows of a table or query with all that was asked for. Call it when the joins are compiled. */
+  /** The rows of a table or query, with all values that the joins refer to. Call it when the joins are compiled. */
   from(table: Sql): Sql {
     const records = this.records(sql`${table} ${this.source.alias.row}`);
     const operands = [...this.#operands.values()];

@@ -29,8 +29,8 @@ export function referenceSql(fields: RowFields, parent: ParentRow, condition: Re
 }
 
 /**
- * The comparison `is` by a key column as two bounds, for the last column of an index in whose order the rows are read:
- * from two bounds Postgres does not conclude that all rows have one key, which it could find by walking the ids.
+ * The comparison `is` by a key column, as two bounds. It is for the last column of an index in whose order the rows are
+ * read: from an equality, Postgres would conclude that all rows have one key, and might find them by walking the ids.
  */
 export function boundedReferenceSql(fields: RowFields, parent: ParentRow, { path, to }: Reference): Sql {
   const column = fields.keyOf(path)!;
@@ -39,7 +39,10 @@ export function boundedReferenceSql(fields: RowFields, parent: ParentRow, { path
   return sql`(${column} >= ${key} and ${column} <= ${key} and ${recheck})`;
 }
 
-/** The value that the rows of a scan are hashed by: equal values of it are equal values of the field. */
+/**
+ * The value that the rows of a scan are hashed by. Equal values of the field have equal ones here; in a date field, so
+ * may a number and the instant of a text.
+ */
 export function hashedValue(fields: RowFields, { path }: Reference): Sql {
   const value = fields.isId(path) ? sql`to_jsonb(${fields.id})` : fields.value(path);
   return fields.isDate(path) ? sql`coalesce(to_jsonb(instant_of(${value} #>> '{}')), ${value})` : value;
@@ -128,7 +131,7 @@ function rangeOfKeys(
 
 const typeOf = (key: Sql): Sql => sql`get_byte(${key}, 0)`;
 
-/** The first key in a range; null for a type without ranges. */
+/** The lower bound of the keys in a range; null for a type without ranges. */
 function firstKey(key: Sql, isLower: boolean, isDate: boolean): Sql {
   const strings = isDate ? keysFrom(keyType.instant) : isLower ? key : keysFrom(keyType.string);
   if (isLower) return sql`case when ${typeOf(key)} = 32 then ${strings} when ${typeOf(key)} < 80 then ${key} end`;

@@ -37,7 +37,7 @@ export class RowFields {
     return valueIn(sql`${this.source.alias.record}.j`, path);
   }
 
-  /** The value at a path, where it is seldom needed: the text is read each time. */
+  /** The value at a path where it is seldom needed, so that the text is parsed each time. */
   rareValue(path: Path): Sql {
     return valueIn(sql`${this.source.alias.row}.body::jsonb`, path);
   }

@@ -54,7 +54,7 @@ export class ScanCompiler extends Compiler implements DocumentTexts {
     return sql`${this.source.alias.row}.${valueName([...this.#values.keys()].indexOf(name))}`;
   }
 
-  /** No conditions: those under which a row counts are among the conditions of the innermost subquery. */
+  /** Returns no conditions, because the innermost subquery already selects the rows that count. */
   override visible(): readonly Sql[] {
     return [];
   }

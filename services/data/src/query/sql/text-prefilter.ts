@@ -7,7 +7,8 @@ import { comparisonSql } from './range-sql';
 export interface DocumentTexts {
   body: Sql;
   /**
-   * The text that follows the first occurrence of a key with its quotes, up to the next one; empty where there is none.
+   * The text behind the first occurrence of a key with its quotes, up to the next one if any; empty where the key is
+   * missing.
    */
   behindKey(quotedKey: string): Sql;
   isId(path: Path): boolean;
@@ -80,7 +81,7 @@ function fieldPrefilter(texts: DocumentTexts, condition: FieldCondition): Sql | 
 
 function valuePrefilter(texts: DocumentTexts, path: Path, value: JsonValue): Sql | undefined {
   if (value === null) return undefined;
-  // One instant has many texts, so a date is not looked for by its text.
+  // One instant has many texts, so a date is not searched for by its text.
   if (typeof value === 'string' && !texts.isDate(path)) return stringPrefilter(texts, value, `"${value}"`);
   if (value instanceof JsonNumber) return numberPrefilter(texts, path, sql`=`, value);
   return keyPrefilter(texts, path);

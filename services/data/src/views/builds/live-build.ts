@@ -121,7 +121,10 @@ interface Side {
   joined: (at: bigint) => JoinedChange | undefined;
 }
 
-/** The sides in the order of filling: while no document of the base is there, those of the partner meet nothing. */
+/**
+ * The sides in the order in which they are filled. The partner comes first: its documents meet nothing while there are
+ * none of the base.
+ */
 function sidesOf({ base, partner }: LiveBuild): Side[] {
   if (!partner) return [{ source: base, joined: () => undefined }];
   return [

@@ -40,7 +40,7 @@ export async function beginSnapshotBuild(pool: Pool, { number }: ViewRef): Promi
   const { tableNumber, rowCount } = build.view;
   return {
     ...build,
-    // As many rows are expected as there were at the last refresh.
+    // The view is expected to have as many rows as at the last refresh.
     expected: tableNumber === null ? undefined : Number(rowCount),
     unit: 'rows written',
     run: (observer) => runSnapshotBuild(pool, build, observer),

@@ -16,9 +16,9 @@ export interface ViewQuery {
   base: string;
   /** The joins in their order: each may refer to those before it. */
   joins: readonly ViewJoin[];
-  /** The filter of the rows with the members that joins add. */
+  /** The filter of the rows, which have the members that joins add. */
   find: Condition;
-  /** The select of the rows that the view has, so in a grouped view of its groups. */
+  /** The select of the rows of the view, which are groups where it has some. */
   projection: Projection;
   /** Undefined: each document, or pair of a join, is a row of its own. */
   groups: Groups | undefined;

@@ -13,7 +13,10 @@ export function viewUses(query: ViewQuery, collection: string, path: Path): bool
   });
 }
 
-/** The places of the documents of a collection in the rows: those that are joined are a member. */
+/**
+ * The paths at which the rows hold the documents of a collection: those of the base are the row itself, those that are
+ * joined are a member.
+ */
 function placesOf({ base, joins }: ViewQuery, collection: string): Path[] {
   const places: Path[] = collection === base ? [[]] : [];
   for (const join of joins) if (join.collection === collection) places.push([join.alias]);

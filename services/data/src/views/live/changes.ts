@@ -6,8 +6,9 @@ import { documentsTable, historyTable } from '../../catalog/table-names';
 export type DocumentTables = Pick<CollectionRef, 'appNumber' | 'number'>;
 
 /**
- * The CTE `change`, which changes the rows of live views: it has a row of weight −1 for each version that was visible
- * and one of weight 1 for each that is. A record is parsed once, for all views of its collection.
+ * The CTE `change`, from which the rows of live views are changed. It has a row of weight −1 for each version that was
+ * visible before, and one of weight 1 for each that is visible now. A record is parsed once, for all views of its
+ * collection.
  */
 export const changeCte = (rows: Sql): Sql =>
   sql`change as materialized (select c.*, c.body::jsonb as j from (${rows}) c)`;

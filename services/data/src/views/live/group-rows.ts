@@ -103,7 +103,10 @@ function changedCte(plan: LivePlan, groups: Groups, { values }: GroupedPlan): Sq
   return sql`${cteOf('changed_', plan)} as materialized (select ${selected} from ${plan.source} c ${fields.where(plan.query.find)})`;
 }
 
-/** The CTE of the deltas: for each group of the changed rows its id, the texts of its values, and differences. */
+/**
+ * The CTE of the deltas: for each group of the changed rows its id, the texts of its values, and the differences of its
+ * sums.
+ */
 function deltaCte(plan: LivePlan, groups: Groups, { accumulators, slots }: GroupedPlan, isFirst: boolean): Sql {
   const columns = groupColumns(groups);
   const texts = columns.map((group, at) => sql`, canonical_json(q.${group}) as ${named('t', BigInt(at))}`);
@@ -186,7 +189,7 @@ function deltaColumns(plan: LivePlan, groups: Groups): DeltaColumns[] {
   ];
 }
 
-/** The deltas of groups as texts of arrays: for each of their CTEs a row with a text for each column. */
+/** The deltas of groups as texts of arrays: for each of their CTEs one row, with a text for each column. */
 export const deltaArrays = (plan: LivePlan, groups: Groups): Array<{ rows: Sql; columns: number }> =>
   deltaColumns(plan, groups).map(({ cte, columns }) => {
     const arrays = columns.map(({ name }) => sql`array_agg(o.${name})::text`);
@@ -213,7 +216,7 @@ export function groupCtes(plan: LivePlan, groups: Groups, isBounded: boolean): S
   const sums = accumulators.map(
     ({ column, kept }) => sql`, coalesce(v.${column}, 0) + ${kept ?? sql`d.${column}`} as ${column}`,
   );
-  // Each row is known by its place in the table, so that it is not looked up twice.
+  // The place of each row in the table is kept, so that it is not looked up twice.
   const changed = sql`select d.id, v.ctid as at${join([...texts, ...sums, ...extremes], '')}
     from ${delta} d left join ${plan.table} v on v.id = d.id${slotJoins(plan, slots)}`;
   const handedOn = [sql`, x.at`, ...accumulators.map(({ column }) => sql`, x.${column}`)];

@@ -50,7 +50,7 @@ export function pairCtes(plan: LivePlan, live: LiveJoin, change: JoinedChange, i
   ];
 }
 
-/** CTEs of the pairs of all documents, for `change` with those of the base; no table of keys is needed. */
+/** CTEs of the pairs of all documents, where `change` has the documents of the base; no table of keys is needed. */
 export function computedPairCtes(plan: LivePlan, live: LiveJoin, { partner }: JoinedSources): Sql[] {
   const [keyed, met] = [cteOf('keyed_', plan), cteOf('met_', plan)];
   const partners = sql`select o.id, o.body, o.j, ${keyOf(live, 'partner', sql`o.j`)} as key

@@ -150,7 +150,7 @@ export const cteOf = (
   { number }: Pick<LivePlan, 'number'>,
 ): Sql => named(name, number);
 
-/** Asserts that neither the rows that come nor those that go are more than a change of a view may touch. */
+/** Asserts that neither more rows come nor more rows go than a change of a view may touch. */
 export const assertTouched = (rows: Sql): Sql => sql`assert_view_change(
   (select greatest(count(*) filter (where w = 1), count(*) filter (where w = -1)) from ${rows}))`;
 

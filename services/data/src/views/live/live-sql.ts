@@ -64,7 +64,7 @@ const countedCte = (plan: LivePlan, delta: Sql): Sql => sql`${cteOf('counted_', 
   update view set row_count = row_count + s.delta from (select ${delta} as delta) s
   where number = ${plan.number} and s.delta <> 0)`;
 
-/** The CTEs of a write, with that one. */
+/** The CTEs of a write, with the CTE that counts the rows. */
 export const countedViewCtes = (plan: LivePlan, joined: JoinedChange | undefined): Sql =>
   sql`${viewCtes(plan, { joined, isBounded: true })}, ${countedCte(plan, rowDelta(plan))}`;
 
@@ -75,7 +75,10 @@ export interface PreloadCtes {
   results: ReadonlyArray<{ rows: Sql; columns: number }>;
 }
 
-/** The part before the lock for a view without a join: the pairs of a join depend on what is there at the turn. */
+/**
+ * Makes the part before the lock for a view without a join. The pairs of a join depend on the documents at the turn, so
+ * they cannot be made before it.
+ */
 export function preloadCtes(plan: LivePlan): PreloadCtes {
   const { groups } = plan.query;
   if (groups) return { ctes: join(groupDeltas(plan, groups, false), ', '), results: deltaArrays(plan, groups) };
@@ -83,7 +86,7 @@ export function preloadCtes(plan: LivePlan): PreloadCtes {
   return { ctes: join(documentCtes(plan, true), ', '), results: [count] };
 }
 
-/** The CTEs of the turn, given those texts. */
+/** The CTEs of the turn, made from the texts of the results. */
 export function turnCtes(plan: LivePlan, texts: ReadonlyArray<string | null>): Sql {
   const { groups } = plan.query;
   if (!groups) return countedCte(plan, sql`${texts[0]!}::int8`);

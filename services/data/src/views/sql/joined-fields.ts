@@ -51,11 +51,11 @@ export class ViewFields extends Compiler {
 
   override records(table = this.source.table): Sql {
     const joined = this.#partners.map(({ planned }) => this.#join(planned));
-    // Only after the joins are compiled is it known what they refer to.
+    // The joins are compiled first: only then is it known which values of the records they use.
     return join([super.records(table), ...joined], ' ');
   }
 
-  /** A join by the values that are compared, so that Postgres can hash them, whatever indexes there are. */
+  /** A join by the compared values, so that Postgres can hash them, whatever indexes there are. */
   #join({ number, join: { isInner, on }, relation }: PlannedJoin): Sql {
     const alias = named('x', BigInt(number));
     const fields = new RowFields(relation);
@@ -90,7 +90,10 @@ export class ViewFields extends Compiler {
   }
 }
 
-/** The value that a field is hashed by: equal values of it are equal values of the field. */
+/**
+ * The value that a field is hashed by. Equal values of the field have equal ones here; in a date field, so may a number
+ * and the instant of a text.
+ */
 function hashed(fields: RowFields, path: Path): Sql {
   const value = fields.value(path);
   return fields.isDate(path) ? sql`coalesce(to_jsonb(instant_of(${value} #>> '{}')), ${value})` : value;

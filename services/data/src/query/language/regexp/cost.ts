@@ -151,8 +151,7 @@ function repeated(part: Measures, min: number, max: number | undefined): Measure
 }
 
 /**
- * The groups that all sets of a tree together divide the characters into: how many there are, and how many each set
- * has.
+ * Counts the groups into which all sets of a tree together divide the characters, and how many of them each set has.
  */
 function characterGroups(tree: Node): { groups: number; groupsOf: ReadonlyMap<CharSet, number> } {
   const sets = new Map<string, CharSet>();

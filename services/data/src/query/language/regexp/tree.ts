@@ -26,7 +26,7 @@ export const place = (at: Place): Node => ({ kind: 'place', place: at });
 
 export function concat(parts: readonly Node[]): Node {
   const flat: Node[] = [];
-  // The places since the last part that is none, and whether that one has matched a character.
+  // The places since the last part that is not a place, and whether that part has matched a character.
   let places = new Set<Place>();
   let isInText = false;
   for (const part of parts.flatMap((node) => (node.kind === 'concat' ? node.parts : [node]))) {

@@ -28,9 +28,7 @@ export function propertySet(name: string): CharSet | undefined {
   return set;
 }
 
-/**
- * The ranges where Unicode has characters, but for private use, and how many units of UTF-16 each character there has.
- */
+/** The ranges in which Unicode has characters, but for private use, with the UTF-16 units of each character there. */
 const assigned = [
   { first: 1, last: 0xd7ff, units: 1 },
   { first: 0xe000, last: 0xffff, units: 1 },
