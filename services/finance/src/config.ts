@@ -6,7 +6,7 @@ import { readSecret } from '@granary/shared/trust/setting-file';
 
 const address = grpcAddress.optional();
 
-/** The URLs of nodes, which may have a path, or user and password, as providers of nodes give them. */
+/** The URLs of nodes. Node providers often issue them with a path, or with a user and a password. */
 const nodeUrls = z
   .array(z.url({ protocol: /^https?$/, error: 'http:// or https:// URLs with commas between are expected' }))
   .max(10, 'at most 10 nodes are expected');
@@ -55,18 +55,18 @@ const settings = commonConfig.extend({
   CHAIN_MEMO_BYTES_MAX: whole(0, 65_536).default(256),
   /** A node that takes longer for an answer counts as failed. */
   CHAIN_RPC_TIMEOUT_MS: whole(100, 60_000).default(10_000),
-  /** The price of a unit of gas, in utia: transactions are signed with it. */
+  /** The price of a unit of gas, in utia, at which transactions are signed. */
   CHAIN_GAS_PRICE: z
     .string()
     .regex(/^\d{1,6}(\.\d{1,9})?$/, 'a decimal number is expected, for example 0.004')
     .default('0.004'),
   /** Nothing smaller is paid out: the platform pays the fees. */
   PAYOUT_FLOOR_UTIA: whole(1, Number.MAX_SAFE_INTEGER).default(50_000),
-  /** The least time from an automatic payout of an app to its next one. */
+  /** The minimum time between two automatic payouts of an app. */
   PAYOUT_INTERVAL_MS: whole(0, 31_536_000_000).default(3_600_000),
   /** A deposit is credited once so many blocks have followed its own. */
   DEPOSIT_DEPTH_BLOCKS: whole(0, 10_000).default(1),
-  /** The most that the faucet of the simulated chain gives at a time; 0: it is closed. */
+  /** The most that the faucet of the simulated chain gives in one call; 0: it is closed. */
   FAUCET_UTIA_MAX: whole(0, Number.MAX_SAFE_INTEGER).default(1_000_000_000),
   /** The time between two blocks of the simulated chain. */
   SIMULATED_BLOCK_MS: whole(10, 3_600_000).default(2_000),
