@@ -19,7 +19,7 @@ export const evmSettings = {
   EVM_DEPTH_BLOCKS: whole(0, 100).default(2),
   /** A node that takes longer for an answer counts as failed. */
   EVM_RPC_TIMEOUT_MS: whole(100, 60_000).default(5_000),
-  /** How long after it was signed a transaction that is not included is replaced by one with higher fees. */
+  /** The age at which a transaction that is not included is replaced by one with higher fees. */
   EVM_REPLACE_AFTER_MS: whole(1_000, 3_600_000).default(30_000),
   /** The most that a unit of gas may cost, in gwei; where it costs more, nothing is sent. */
   EVM_MAX_FEE_GWEI: z.string().refine(areMaxFees, maxFeesRule).optional(),

@@ -22,7 +22,7 @@ export const solanaSettings = {
     .refine((text) => solanaRpcUrls.isValid(text), solanaRpcUrls.rule)
     .optional(),
   SOLANA_RPC_URLS_FILE: z.string().min(1).optional(),
-  /** The commitment from which on a transaction on Solana counts. */
+  /** The commitment at which a transaction on Solana counts as final. */
   SOLANA_COMMITMENT: z
     .enum(['confirmed', 'finalized'], { error: 'confirmed or finalized is expected' })
     .default('confirmed'),
