@@ -37,9 +37,9 @@ const settings = commonConfig.extend({
   BROKER_FEE_PERCENT: z.string().refine(areFeeTiers, feeTiersRule).default('0'),
   /** The part of an application in what others pay for it, and the most that its own prices may say. */
   APP_SHARE_PERCENT: whole(0, 100).default(80),
-  /** The addresses for x402 payments, by network, in the order in which they are offered; none: no x402 payments. */
+  /** The addresses for x402 payments, by network, in the order in which they are offered. Empty: no x402 payments. */
   X402_PAY_TO: z.string().superRefine(checkPaymentAddresses).default(''),
-  /** The worth of tokens: units for 1 TIA. A token without a rate is not offered. */
+  /** How many units of each token are worth 1 TIA. A token without a rate is not offered. */
   X402_RATES: z.string().refine(areRates, ratesRule).default(''),
   /**
    * The least that a payment is for on networks whose fees this service pays, in utia. Fees of simulated networks are
@@ -49,8 +49,8 @@ const settings = commonConfig.extend({
   /** How long a request waits for the settlement of its payment, before it is answered with a ticket. */
   X402_SETTLE_WAIT_MS: whole(100, 60_000).default(45_000),
   /**
-   * The requirements that POST /x402/settle settles: those that this service has made, or those of others too, for
-   * callers with a key.
+   * The requirements that POST /x402/settle settles. `own`: the ones that this service has made. `open`: for callers
+   * with a key, also requirements of others.
    */
   X402_SETTLE: z.enum(['own', 'open'], { error: 'own or open is expected' }).default('own'),
   /** The seed of the accounts that pay the gas on EVM networks, and the fees on Solana. */
@@ -73,7 +73,7 @@ export const paymentsConfig = settings.superRefine((config, context) => {
   }
 });
 
-/** The settings from which the prices and rates are stored that all copies share. */
+/** The settings that are stored in the database as prices and rates, for all copies of the service. */
 export const priceConfig = settings.pick({
   RETENTION_UTIA_PER_GIB_DAY: true,
   RETENTION_FREE_DAYS: true,
