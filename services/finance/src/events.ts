@@ -50,7 +50,7 @@ const payloads = {
 export function usageHandler(pricesIn: PricesIn = storedPrices): Handle {
   return async (tx, event) => {
     // Prices are read on the connection of the transaction. Waiting for a second connection of the pool while holding
-    // one could last for ever.
+    // one could last forever.
     const prices = pricesIn(tx);
     switch (event.type) {
       case 'collection.usage': {

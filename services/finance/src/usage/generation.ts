@@ -147,7 +147,7 @@ export const nextChargeAt = ({ beganAt, chargedPeriods }: Generation): Date | un
 /**
  * The amount owed at the end of the next period to be charged, in whole utia: the cost of the generation until then,
  * less what was already charged. It is the same whenever it is computed, unless events from before that end arrive in
- * between. What those change is part of the next charge, which they may lower.
+ * between. Such events change the next charge instead, which they may lower.
  */
 export async function owedForNextPeriod(generation: Generation, prices: Prices): Promise<bigint> {
   const end = nextChargeAt(generation);

@@ -109,7 +109,7 @@ export class CosmosSettlement implements SettlementNetwork {
     if (isGrantProof(proof)) return ready(Buffer.alloc(0), proof.deductionId);
     if (isSentProof(proof)) return ready(Buffer.alloc(0), proof.hash);
     const { bytes: encoded, sender, sequence } = proof as CosmosProof;
-    // Without a quote of this service, a payment may stay valid for ever. An earlier claim, since forgotten, may have
+    // Without a quote of this service, a payment may stay valid forever. An earlier claim, since forgotten, may have
     // settled it.
     if (quoteId === null && (await this.isSequenceUsed(sender, sequence))) return sequenceUsed;
     const bytes = Buffer.from(encoded, 'base64');
