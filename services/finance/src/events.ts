@@ -49,8 +49,8 @@ const payloads = {
 /** Keeps usage up to date with the events of data and blobs. Types that are not known are somebody else's. */
 export function usageHandler(pricesIn: PricesIn = storedPrices): Handle {
   return async (tx, event) => {
-    // Prices are read on the connection of the transaction: waiting for another one of the pool while holding one could
-    // last for ever.
+    // Prices are read on the connection of the transaction. Waiting for a second connection of the pool while holding
+    // one could last forever.
     const prices = pricesIn(tx);
     switch (event.type) {
       case 'collection.usage': {

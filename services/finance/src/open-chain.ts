@@ -20,7 +20,7 @@ import { reliableChain } from './simulated-chain/settings';
 import { addressOf } from '@granary/shared/money/cosmos/address';
 import type { KeyProvider } from './wallets/keys';
 
-/** The money that the hot wallet of the simulated chain has from the beginning, for fees. */
+/** The initial balance of the hot wallet on the simulated chain, for fees. */
 const genesisUtia = 1_000_000_000n;
 /** A transaction that is not included in so many blocks expires. */
 const timeoutBlocks = 50;

@@ -54,7 +54,6 @@ export interface FinanceOverrides extends Overrides {
   chainEveryMs?: number;
 }
 
-/** The tables of the service's database. */
 export const financeSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true, idempotency: true };
 
 /**
@@ -149,7 +148,7 @@ interface Served extends Pick<HandlerOptions, 'wallets' | 'pricesIn' | 'payoutRu
   opened: OpenChain;
 }
 
-/** The services of finance that others may call: Finance, Ledger and Chain. */
+/** The gRPC services that other processes may call: Finance, Ledger and Chain. */
 function implementationsOf(config: FinanceConfig, { ledger, opened, wallets, ...served }: Served) {
   const grants = { pool: wallets.pool, prefix: config.ADDRESS_PREFIX, chain: opened.grants };
   const finance: Implementation<FinanceDefinition> = {

@@ -18,9 +18,9 @@ const microsPerKb = 1_000_000n;
 const basisPointsPerWhole = 10_000n;
 
 /**
- * The price of an operation: the storage, a fee of it, each indexed field, and the highest of the premiums that the
- * application asks. Each part is rounded up to whole utia, the part of the application in a premium down. Throws
- * LIMIT_EXCEEDED for more than 2^53-1 utia.
+ * The price of an operation: the read or write by its size, the broker's fee on that, each indexed field, and the
+ * highest premium of the application. Each part is rounded up to whole utia, but the application's share of a premium
+ * is rounded down. Throws LIMIT_EXCEEDED for more than 2^53-1 utia.
  */
 export function quoteOperation(prices: OperationPriceList, request: QuoteOperationRequest): OperationQuote {
   const sizeMicroKb = parseUtia(request.sizeMicroKb);

@@ -60,7 +60,6 @@ export interface PaymentsOverrides extends Overrides {
   resolveEveryMs?: number;
 }
 
-/** The tables that the database of the service has. */
 export const paymentsSchema: Schema = {
   migrations: join(__dirname, '..', 'migrations'),
   bus: true,

@@ -36,7 +36,7 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
     const network = await openNetwork(place, { depthBlocks: 1n });
     proxy.failsBefore = cut;
     proxy.failsAfter = cut;
-    // Each process has a network of its own, for it remembers which funds of a payer it is about to spend.
+    // Each process has its own network, because a network remembers which funds of a payer it is about to spend.
     const networks = new Map<Copy, EvmNetwork>();
     const newProcess = (): MortalProcess => {
       const ofProcess = newNetwork(place, { depthBlocks: 1n });

@@ -7,7 +7,7 @@ export interface Coverage {
   until: Date;
 }
 
-/** The grant of a granter to the broker on the chain. */
+/** A granter's grant to the broker, as `look` found it on the chain. */
 export interface ChainGrant {
   /**
    * Makes the chain let the broker take as much, or throws GRANT_MISSING where only the granter can do that. Called in
@@ -32,7 +32,7 @@ export interface ChainGrants {
   reduce(tx: Connection, granter: string, wanted: Coverage | undefined): Promise<void>;
   /** How much the chain lets the broker send from a granter to a recipient now; undefined: any amount. */
   allowance(granter: string, recipient: string): Promise<bigint | undefined>;
-  /** The money that a granter has and can send now, without what vesting locks. */
+  /** The money that a granter can send now, without the part that vesting locks. */
   spendable(granter: string): Promise<bigint>;
 }
 

@@ -17,7 +17,7 @@ export interface ChainTransfer {
   at: Date;
   sender: string;
   recipient: string;
-  /** The amount as the chain has it, which may be beyond 64 bits; see `storedAmount`. */
+  /** The amount as the chain has it. It may need more than 64 bits; see `storedAmount`. */
   amount: bigint;
   memo: string;
 }
@@ -65,7 +65,7 @@ export interface Chain {
   height(): Promise<{ height: bigint; at: Date }>;
   account(address: string): Promise<ChainAccount | undefined>;
   balance(address: string): Promise<bigint>;
-  /** Sends a signed transaction; the same bytes may be sent as often as wanted. */
+  /** Sends a signed transaction. It may be called any number of times with the same bytes. */
   broadcast(bytes: Uint8Array): Promise<BroadcastResult>;
   /** Looks for a transaction by the hash of its bytes: SHA-256 as upper-case hex. */
   find(hash: string): Promise<FindResult>;

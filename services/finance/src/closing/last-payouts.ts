@@ -14,7 +14,7 @@ const appsMax = 100;
 export interface LastPayoutOptions {
   pool: Pool;
   rules: PayoutRules;
-  /** The least time from a payout of an application to its next one: money may arrive after the last one. */
+  /** The minimum time between two automatic payouts of an application, which may still receive money. */
   intervalMs: number;
   now: () => Date;
   log: Logger;
@@ -75,8 +75,8 @@ function payOut({ pool, rules, intervalMs, now, log }: LastPayoutOptions, appId:
 }
 
 /**
- * Locks a wallet before the accounts of the ledger, as other payouts do. False when another process has started a
- * payout meanwhile.
+ * Locks a wallet before the accounts of the ledger, in the same order as other payouts. Returns false when the wallet
+ * can no longer be paid out, for example because another process has started a payout.
  */
 async function lockWallet(tx: Connection, appId: string, intervalMs: number): Promise<boolean> {
   await row(tx, sql`select from wallet where app_id = ${appId} for no key update`);

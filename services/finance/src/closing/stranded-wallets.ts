@@ -7,7 +7,7 @@ import { addressProblem } from '@granary/shared/money/cosmos/address';
 export interface StrandedWallet {
   appId: string;
   amount: bigint;
-  /** The destination that the chain has refused; null: there is none. */
+  /** The destination that the chain has refused; null: no destination is set. */
   destination: string | null;
 }
 

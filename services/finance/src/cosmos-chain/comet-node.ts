@@ -14,7 +14,7 @@ import { JsonRpc, NodeFailure, RpcError } from '@granary/shared/http/json-rpc';
 
 /** A light call: a node that takes longer is not asked anything else. */
 const statusTimeoutMs = 3_000;
-/** The limit of an answer with the results of a full block: events, but not the bytes of its transactions. */
+/** The limit for the results of a block. A full block has many events; its transactions are not included. */
 const resultsMaxBytes = 32 * 1024 * 1024;
 const searchPage = 50;
 const searchMaxBytes = 8 * 1024 * 1024;
@@ -52,7 +52,6 @@ const resultSchema = z.object({
     .nullish()
     .transform((events) => events ?? []),
 });
-/** The result of a transaction: its code and its events. */
 export type TransactionResult = z.infer<typeof resultSchema>;
 
 const foundSchema = z.object({
@@ -138,7 +137,7 @@ export class CometNode {
     return balance ? BigInt(balance.amount) : 0n;
   }
 
-  /** The balance without what vesting locks, which `balance` includes. The Cosmos SDK knows the query from 0.47 on. */
+  /** The balance without the part that vesting locks, which `balance` includes. Needs Cosmos SDK 0.47 or later. */
   async spendable(address: string, denom: string): Promise<bigint> {
     const request = QuerySpendableBalanceByDenomRequest.encode({ address, denom }).finish();
     const found = await this.query('/cosmos.bank.v1beta1.Query/SpendableBalanceByDenom', request);
@@ -147,8 +146,8 @@ export class CometNode {
   }
 
   /**
-   * The grants of a granter to a grantee, whatever the kind of message: a query for one kind that was not granted is
-   * refused, with codes that differ between versions of the Cosmos SDK.
+   * The grants of a granter to a grantee, for all kinds of message: nodes refuse a query for a single kind that was not
+   * granted, with codes that differ between versions of the Cosmos SDK.
    */
   async grants(granter: string, grantee: string): Promise<AuthzGrant[]> {
     const request = QueryGrantsRequest.encode(QueryGrantsRequest.fromPartial({ granter, grantee })).finish();
@@ -172,7 +171,7 @@ export class CometNode {
     }
   }
 
-  /** Looks for a transaction by its hash; undefined when the index of the node does not have it. */
+  /** Finds a transaction by its hash; undefined when the index of the node does not have it. */
   async find(hash: string): Promise<FoundTransaction | undefined> {
     try {
       const params = { hash: Buffer.from(hash, 'hex').toString('base64') };
@@ -198,9 +197,7 @@ export class CometNode {
     throw new NodeFailure(`${this.name} has too many transactions for one query (tx_search)`);
   }
 
-  /**
-   * The results of the transactions of a block, in their order. They do not come from the index, which may be behind.
-   */
+  /** The results of the transactions in a block, in order. They do not come from the index, which may lag behind. */
   async blockResults(height: bigint): Promise<TransactionResult[]> {
     const params = { height: height.toString() };
     const found = await this.rpc.call('block_results', params, blockResultsSchema, { maxBytes: resultsMaxBytes });

@@ -52,7 +52,7 @@ export class CometNodes {
     return ready;
   }
 
-  /** The nodes that `ready` returns, each time with another one first. */
+  /** The nodes that `ready` returns, rotated so that each call puts another node first. */
   async rotated(): Promise<ReadyNode[]> {
     const ready = await this.ready();
     const first = this.nextIndex++ % ready.length;

@@ -13,7 +13,7 @@ export interface CosmosChainOptions {
   denom: string;
   /** The prefix of all addresses. */
   prefix: string;
-  /** Returns those of the addresses that are ours: transfers between others are left out. */
+  /** Returns the addresses that are ours. Transfers between others are left out. */
   ours: (addresses: readonly string[]) => Promise<ReadonlySet<string>>;
 }
 
@@ -64,8 +64,8 @@ export class CosmosChain implements Chain {
   }
 
   /**
-   * A hash is absent when two nodes have not found it, or the only one there is. The height is the lower one of theirs;
-   * it is 0 when one alone of several could be asked.
+   * The height of an absent hash is the lower one of two nodes that have not found it, or that of the only node. It is
+   * 0 when only one of several nodes has answered, because a single node may be wrong.
    */
   async find(hash: string): Promise<FindResult> {
     const { nodes } = this.options;

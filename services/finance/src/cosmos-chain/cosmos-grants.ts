@@ -11,7 +11,7 @@ export interface CosmosGrantsOptions {
   denom: string;
   /** The address of the broker. */
   grantee: string;
-  /** The address of the hot wallet, to which a new grant must allow sends where no other recipient is known. */
+  /** The address of the hot wallet. A new grant must allow sends to it when no other recipient is known. */
   hotWallet: string;
 }
 
@@ -67,7 +67,7 @@ const isForSends = ({ authorization }: Grant): boolean =>
   (authorization?.typeUrl === GenericAuthorization.typeUrl &&
     GenericAuthorization.decode(authorization.value).msg === MsgSend.typeUrl);
 
-/** The amount and the end that a grant allows, or the reason why it allows nothing. */
+/** The amount that a grant allows and when the grant ends, or the reason why it allows nothing. */
 function allowedBy({ authorization, expiration }: Grant, denom: string, recipient: string): Allowed | string {
   const until = expiration && dateOf(expiration);
   if (authorization!.typeUrl === GenericAuthorization.typeUrl) return { amount: undefined, until };

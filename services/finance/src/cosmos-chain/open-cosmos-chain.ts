@@ -17,7 +17,7 @@ export interface CosmosSettings {
   statusTtlMs?: number;
 }
 
-/** When more blocks than this are unread, health reports that deposits are not credited. */
+/** When more blocks than this are unread, health reports that they were not read for deposits. */
 const unreadMax = 100n;
 /** Shorter than the time between two blocks. */
 const defaultStatusTtlMs = 500;

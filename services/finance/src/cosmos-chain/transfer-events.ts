@@ -38,7 +38,7 @@ function attribute({ attributes }: ChainEvent, key: string): string | undefined 
   return encoded == null ? undefined : decode(encoded);
 }
 
-/** The amount of the denomination among coins such as `5ibc/AB,70utia`; the Cosmos SDK has up to 256 bits for one. */
+/** The amount of one denomination in a list such as `5ibc/AB,70utia`. Amounts of the Cosmos SDK have up to 256 bits. */
 function amountOf(coins: string, denom: string): bigint {
   for (const coin of coins.split(',')) {
     const [, digits, name] = /^(\d{1,78})(.+)$/.exec(coin.trim()) ?? [];

@@ -28,7 +28,7 @@ export const deductionPurpose: Purpose = {
   },
 };
 
-/** The reasons by codespace and code of the Cosmos SDK; the codes of `authz`: there is no grant, and it has expired. */
+/** The reasons by codespace and code of the Cosmos SDK. The `authz` codes 2 and 6: no grant, and an expired grant. */
 const reasons: Readonly<Record<string, string>> = {
   [`${sdkCodespace} ${sdkCodes.insufficientFunds}`]: 'insufficient_funds',
   [`${sdkCodespace} ${sdkCodes.unauthorized}`]: 'grant_revoked',
@@ -52,7 +52,7 @@ async function confirm(tx: Connection, number: bigint, hash: string): Promise<vo
   await end(tx, number, hash, sql`state = 'confirmed'`, 'Completed');
 }
 
-/** Ends a deduction as failed; the amount that was not taken is left of the grant again. */
+/** Ends a deduction as failed, and gives its amount back to what is left of the grant. */
 async function fail(tx: Connection, number: bigint, hash: string, reason: string): Promise<void> {
   await execute(
     tx,

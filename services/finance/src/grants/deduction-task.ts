@@ -70,7 +70,7 @@ export async function advanceDeductions(options: DeductionSigning, shortage = { 
   if (waiting.length === 0) return 'idle';
   if ((await refuseUncovered(options, waiting)) > 0) return 'progress';
   const isSigned = await signNext(options, { address: broker, key: 'broker' }, async (tx, balance) => {
-    // Deductions that came meanwhile were not compared with what the chain allows.
+    // Deductions that have come since were not compared with what the chain allows.
     const examined = payable(await lockExamined(tx, waiting), balance, gasPrice);
     return examined.length === 0 ? undefined : draftOf(examined);
   });
@@ -99,7 +99,7 @@ const columns = sql`id, amount, address, recipient, is_single as "isSingle"`;
 const isWaiting = sql`state = 'pending' and transaction_number is null`;
 const inOrder = sql`order by is_single desc, created_at, id`;
 
-/** The deductions that the next transaction takes, in the order in which they have waited. */
+/** The deductions of the next transaction: a single one, if it has to be repeated by itself, else the oldest. */
 async function listNext(db: Pool): Promise<Waiting[]> {
   const waiting = await rows<Waiting>(
     db,

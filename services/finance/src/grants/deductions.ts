@@ -2,9 +2,9 @@ import { execute, row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 
-/** A deduction that is to be taken under a grant. */
+/** A deduction to be made under a grant. */
 export interface NewDeduction {
-  /** The id that the payment has for it: the same one again starts nothing. */
+  /** The id that the payment has chosen. Starting the same id again starts nothing. */
   id: string;
   grantId: string;
   appId: string;

@@ -17,7 +17,7 @@ const grantsMax = 32;
 const appsMax = 100;
 const yearMs = 365 * 86_400_000;
 
-/** The permission of a user for the platform to take money. */
+/** A user's permission for the platform to take money from the user's wallet. */
 export interface Grant {
   id: string;
   address: string;
@@ -51,8 +51,8 @@ const columns = sql`id, address, limit_utia as "limitUtia", spent_utia as "spent
 const isInForce = sql`revoked_at is null and expires_at > clock_timestamp()`;
 
 /**
- * The grant of a wallet to the broker on the chain, for deductions to `recipient`, without it to the hot wallet. No
- * transaction may wait for it. Throws VALIDATION_FAILED for the address.
+ * The grant of a wallet to the broker on the chain, for deductions to `recipient`, or to the hot wallet where there is
+ * none. No database transaction may wait for it. Throws VALIDATION_FAILED for a bad address.
  */
 export function chainGrantOf(
   { prefix, chain }: GrantOptions,
@@ -106,7 +106,7 @@ function assertValid({ limitUtia, allowedApps, expiresAt }: NewGrant, at: Date):
   if (Object.keys(problems).length > 0) throw invalid('The grant is not valid', problems);
 }
 
-/** The grants of a user, the newest first: all that are in force, and the latest of those that are over. */
+/** The grants of a user, newest first: all grants in force, and the latest ones that are over. */
 export const listGrants = (db: Queryable, address: string): Promise<Grant[]> =>
   rows<Grant>(
     db,
@@ -137,9 +137,9 @@ export const grantOfKey = (db: Queryable, keyHash: Buffer): Promise<Grant | unde
 export const hashOf = (userKey: string): Buffer => createHash('sha256').update(userKey).digest();
 
 /**
- * The coverage that the chain must have for a user. Its amount is what is left of all grants that are in force, and
- * what is being taken, which no block has yet. Its end is the latest of their ends; that of the latter is in an hour:
- * they wait for ten minutes at most. Undefined: nothing.
+ * The coverage that the chain must have for a user; undefined: none is needed. The amount is what is left of all grants
+ * in force, and the deductions that no block has yet. It must last until the latest grant ends, and for an hour while
+ * a deduction is pending, because deductions wait for a transaction for ten minutes at most.
  */
 async function inForce(tx: Connection, address: string): Promise<Coverage | undefined> {
   const found = await row<{ amount: string | null; until: Date | null }>(

@@ -29,7 +29,7 @@ export async function removeOldGrants(pool: Pool): Promise<number> {
   const long = sql`clock_timestamp() - interval '1 day' * ${keptDays}`;
   const { removed } = (await row<{ removed: bigint }>(
     pool,
-    // Deductions of a block that is not compared with them yet (chain-checks.ts) stay.
+    // Deductions stay until the chain checks (chain-checks.ts) have compared them with their block.
     sql`with deductions as (
           delete from grant_deduction where id in (
             select id from grant_deduction d where state <> 'pending' and updated_at < ${long}

@@ -22,7 +22,7 @@ import {
   type GrantOptions,
 } from '../grants/grants';
 
-/** The calls by which users manage their grants, for the gateway, which has checked the signature of the wallet. */
+/** The calls by which users manage their grants. The gateway has already checked the signature of the wallet. */
 export function grantHandlers(
   options: GrantOptions,
 ): Pick<Handlers<FinanceDefinition>, 'createGrant' | 'listGrants' | 'revokeGrant'> {
@@ -58,7 +58,7 @@ export function grantHandlers(
   };
 }
 
-/** The calls by which payments looks up the keys of grants and deducts under them. */
+/** The calls by which the payments service finds grants by their keys and makes deductions under them. */
 export function deductionHandlers({
   pool,
   chain: { grantee },

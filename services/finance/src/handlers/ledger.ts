@@ -89,8 +89,8 @@ export function ledgerHandlers({
 }
 
 /**
- * Whether a command moves what was collected on the simulated network of x402, which no wallet with real money may be
- * credited for.
+ * Whether a command moves money that was collected on the simulated network of x402. It must not be credited to wallets
+ * with real money.
  */
 const isPlayMoney = (command: Command): boolean =>
   'ref' in command && command.debitAccount.startsWith(`world:${playMoneyNetwork}/`);

@@ -2,7 +2,7 @@ import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { splitPage, type Page, type PageRequest } from '../page';
 
-/** A deduction under a user's grant, without a signature for each operation. */
+/** A deduction under a user's grant, for which the user has not signed each operation. */
 export interface AuthzTransaction {
   transactionHash: string;
   userAddress: string;

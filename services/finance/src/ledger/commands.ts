@@ -1,6 +1,5 @@
 import { maxUtia } from '@granary/shared/money/amounts';
 
-/** The members that every command has. */
 interface CommandBase {
   /** A UUID made by the caller, who repeats the command with it until the result is definite. See `transferId`. */
   id: string;
@@ -13,7 +12,7 @@ interface Movement extends CommandBase {
   creditAccount: string;
   /** The amount in the unit of both accounts, from 1 to 2^53-1. */
   amount: bigint;
-  /** The reference to what money moves for: the id of a quote, of a payout; at most 200 characters. */
+  /** Names what the money moves for, such as the id of a quote or a payout. At most 200 characters. */
   ref: string;
 }
 
@@ -27,7 +26,7 @@ export interface TransferCommand extends Movement {
 /** Holds an amount back until it is posted or voided. */
 export interface HoldCommand extends Movement {
   type: 'hold';
-  /** The time from which the hold cannot be posted; it is voided soon after. */
+  /** From this time on, the hold cannot be posted. It is voided soon after. */
   expiresAt?: Date;
 }
 

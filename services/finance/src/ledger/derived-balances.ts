@@ -2,7 +2,7 @@ import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { Account } from './accounts';
 
-/** The sums of the entries of an account. */
+/** The balance of an account, added up from its entries. */
 export interface DerivedBalance extends Account {
   id: string;
   /** The entry up to which they are added; a later one has a higher number. */
@@ -65,7 +65,7 @@ export async function deriveBalances(db: Queryable, from: readonly DerivedBalanc
   return found.map((sums) => continued(states.get(sums.id)!, sums));
 }
 
-/** The sums of the entries of one side of an account. The end of a hold takes all of the hold off what is pending. */
+/** Adds up the entries on one side of an account. The end of a hold takes the whole hold off the pending sum. */
 function sumsOf(side: 'debit' | 'credit') {
   const account = side === 'debit' ? sql`t.debit_account` : sql`t.credit_account`;
   return sql`

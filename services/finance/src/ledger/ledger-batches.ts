@@ -61,7 +61,7 @@ export class LedgerBatches {
       const results = await this.untilDefinite(groups);
       return results.map((value) => ({ value }));
     } catch (error) {
-      // Each part of a batch whose outcome is unknown may have been applied: one by one, nothing would be known sooner.
+      // When the outcome is unknown, any group may have been applied. Applying them singly would not tell sooner.
       if (groups.length === 1 || isUnavailable(error)) throw error;
       // A command passed our validation, and Postgres rejected it with the whole batch. Applied singly, it fails alone.
       this.options.log.error(

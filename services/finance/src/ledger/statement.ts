@@ -3,7 +3,7 @@ import { sql } from '@granary/shared/postgres/sql';
 
 /** A transfer as it is stored. */
 export interface Entry {
-  /** A later transfer of an account has a higher number. Numbers have gaps. */
+  /** Among the transfers of one account, later ones have higher numbers. Numbers have gaps. */
   number: bigint;
   id: string;
   debitAccount: string;

@@ -28,8 +28,8 @@ const isOrdinary = ({ code, codespace }: Outcome): boolean =>
 type Included = Extract<FindResult, { state: 'included' }>;
 
 /**
- * The purpose that transactions are sent for. Its functions are called in the database transaction that changes the
- * state, which is undone if they throw.
+ * Handles the changes of state of transactions that are sent for one purpose. Its functions are called in the database
+ * transaction that changes the state, which is rolled back if they throw.
  */
 export interface Purpose {
   /** A node has it. */

@@ -44,7 +44,7 @@ export function lockOpen(tx: Connection, number: bigint): Promise<OutgoingTransa
   );
 }
 
-/** The state of a sender, whose row is locked until the transaction ends. */
+/** The state of a sender, whose row stays locked until the database transaction ends. */
 export interface Sender {
   nextSequence: bigint;
   stoppedBecause: string | null;
@@ -76,7 +76,7 @@ export async function insertSigned(
   tx: Connection,
   signed: Pick<OutgoingTransaction, 'sender' | 'sequence' | 'hash' | 'timeoutHeight' | 'fee'> & {
     bytes: Uint8Array;
-    /** The height of the chain at the signature: no block up to it includes the transaction. */
+    /** The height of the chain when it was signed: no block up to this one includes the transaction. */
     signedHeight: bigint;
   },
 ): Promise<bigint> {

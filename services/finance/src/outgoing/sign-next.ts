@@ -26,7 +26,7 @@ export interface Signer {
   key: KeyName;
 }
 
-/** The outputs of the next transaction, and the work that is due when it is stored. */
+/** The outputs of the next transaction, and what else to store with it. */
 export interface Draft {
   outputs: readonly Output[];
   /** Called in the transaction that stores the signed bytes. */
@@ -50,7 +50,7 @@ export async function signNext(
   const { pool, chain, log } = options;
   const { address } = signer;
   if (await findOpen(pool, address)) return false;
-  // The order matters: what is known of the money is not older than the sequence.
+  // The order matters: the balance must not be older than the sequence.
   const { height } = await chain.height();
   const account = await chain.account(address);
   const balance = await chain.balance(address);

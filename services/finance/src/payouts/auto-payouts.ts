@@ -9,7 +9,7 @@ const startedMax = 100;
 export interface AutoPayoutOptions {
   pool: Pool;
   rules: PayoutRules;
-  /** The least time from an automatic payout of an application to its next one: the platform pays the fees. */
+  /** The minimum time between two automatic payouts of an application, because the platform pays the fees. */
   intervalMs: number;
 }
 

@@ -6,7 +6,7 @@ import { startAutoPayouts, type AutoPayoutOptions } from './auto-payouts';
 import { payoutPurpose } from './payout-purpose';
 import { readPayoutState, signPayouts, type PayoutSigning } from './sign-payouts';
 
-/** When a payout has waited for longer than this, health reports that payouts are not paid. */
+/** When a payout has waited for longer than this, health reports it. */
 const lateAfterSeconds = 600;
 
 export interface PayoutTask {

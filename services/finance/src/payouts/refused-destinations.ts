@@ -18,9 +18,9 @@ interface Target {
 export const targetKey = ({ appId, destination }: Target): string => `${appId}/${destination}`;
 
 /**
- * The refusals by target, each with the time until which no payout to it is accepted: the chain has refused one within
- * `cooldownMs`, and has not paid another one since. Each attempt fails the transaction that it shares with other
- * payouts, and is then repeated by itself: the platform pays for both.
+ * The refusals by target key, each with the time until which no payout to the target is accepted: the chain has refused
+ * a payout to it within `cooldownMs` and has paid none since. Each further attempt would fail the transaction that it
+ * shares with other payouts and then be repeated alone, and the platform pays the fees of both.
  */
 export async function findRefusedDestinations(
   tx: Connection,

@@ -20,7 +20,7 @@ export interface PayoutRequest {
   trigger: Payout['trigger'];
   /** Undefined: all that is available. */
   amount?: bigint | undefined;
-  /** The destination of this payout only. Undefined: that of the settings. */
+  /** The destination of this payout only. Undefined: the destination in the settings. */
   destination?: string | undefined;
   /** The application was deleted: its locked money is paid out too, and no minimum applies. */
   isLast?: boolean;
@@ -33,7 +33,7 @@ export interface PayoutRules {
   chainAccount: string;
 }
 
-/** A wallet with what it can pay out, as of the moment at which it was locked. */
+/** A wallet and what it can pay out, as of the moment when it was locked. */
 interface Source {
   accountId: string;
   destination: string | null;

@@ -86,7 +86,7 @@ export interface PayoutState {
   held: bigint;
   stoppedBecause: string | null;
   missing: bigint | null;
-  /** The age of the payout that has waited longest without being final; null if there is none. */
+  /** The age of the oldest payout that is not final; null if there is none. */
   oldestAgeSeconds: number | null;
 }
 

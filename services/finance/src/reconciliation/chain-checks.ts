@@ -95,7 +95,7 @@ function checkOutgoing(
 }
 
 /**
- * Compares what a transaction of the broker has moved from each wallet to each recipient with the deductions that it
+ * Compares what each transaction of the broker has moved from each wallet to each recipient with the deductions that it
  * was signed for.
  */
 function checkDeductions(
@@ -123,7 +123,7 @@ function checkDeductions(
   );
 }
 
-/** The differences that a statement finds, in rows of `subject`, `expected` and `found`. */
+/** Runs a statement that returns differences as rows of `subject`, `expected` and `found`. */
 async function differencesIn(db: Queryable, kind: Difference['kind'], statement: Sql): Promise<Difference[]> {
   const found = await rows<{ subject: string; expected: string; found: string }>(db, statement);
   return found.map((each) => ({

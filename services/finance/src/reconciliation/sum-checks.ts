@@ -64,7 +64,7 @@ async function checkUnits(db: Queryable): Promise<Difference[]> {
   return found.map(toDifference('unit'));
 }
 
-/** The amounts that accounts have pending are the sums of their open holds. */
+/** Checks that the pending sums of each account are those of its open holds. */
 async function checkHolds(db: Queryable): Promise<Difference[]> {
   const found = await rows<Compared>(
     db,
@@ -87,7 +87,7 @@ async function checkHolds(db: Queryable): Promise<Difference[]> {
   return found.map(toDifference('hold'));
 }
 
-/** The amount that a wallet has pending for payouts is the sum of its payouts that are under way. */
+/** Checks that the amount that each wallet has pending for payouts is the sum of its payouts under way. */
 async function checkPayouts(db: Queryable): Promise<Difference[]> {
   const found = await rows<Compared>(
     db,

@@ -4,7 +4,7 @@ import { execute, row, type Connection, type Queryable } from '@granary/shared/p
 import { sql } from '@granary/shared/postgres/sql';
 import { gasUsed } from './settings';
 
-/** The permission of a granter for a grantee to send money (SendAuthorization). */
+/** A granter's permission for a grantee to send the granter's money (SendAuthorization). */
 export interface SimulatedGrant {
   spendLimit: bigint;
   expiresAt: Date;

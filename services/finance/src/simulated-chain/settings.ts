@@ -31,6 +31,6 @@ export const reliableChain = {
   indexLagBlocks: 0,
 } as const satisfies Partial<SimulatedChainSettings>;
 
-/** The gas that a transfer to so many recipients takes. */
+/** The gas that a transfer to this number of recipients uses. */
 export const gasUsed = (recipients: number, isGranted = false): bigint =>
   80_000n + (isGranted ? 45_000n : 20_000n) * BigInt(recipients);

@@ -25,7 +25,7 @@ export interface SimulatedNodeOptions {
   /** The pool of a database that has the tables of finance. */
   pool: Pool;
   settings: SimulatedChainSettings;
-  /** The balance that an address has from the beginning. */
+  /** The initial balance of an address. */
   genesis?: { address: string; amount: bigint };
   /** Decides about losses, delays and evictions. */
   random?: () => number;
@@ -119,7 +119,7 @@ export class SimulatedNode implements Chain {
     return retriedTransaction(this.options.pool, (tx) => this.fundIn(tx, address, amount));
   }
 
-  /** Funds an address as `fund` does, in a transaction of the caller, until whose end the chain is locked. */
+  /** Does what `fund` does in a transaction of the caller. The chain stays locked until that transaction ends. */
   async fundIn(tx: Connection, address: string, amount: bigint): Promise<string> {
     const hash = randomBytes(32).toString('hex').toUpperCase();
     const head = await this.catchUp(tx, await lockHead(tx));
@@ -137,7 +137,7 @@ export class SimulatedNode implements Chain {
     return setGrant(tx, grant, granter, grantee);
   }
 
-  /** The amount that a granter lets a grantee send now. */
+  /** The amount that a granter currently lets a grantee send. */
   allowance(granter: string, grantee: string): Promise<bigint> {
     return findAllowance(this.options.pool, granter, grantee);
   }
@@ -153,7 +153,7 @@ export class SimulatedNode implements Chain {
     return (this.options.random ?? Math.random)();
   }
 
-  /** A random number of blocks from 0 to `max`. */
+  /** A random number of blocks from 0 to `max`, both included. */
   private randomBlocks(max: number): bigint {
     return max === 0 ? 0n : BigInt(Math.floor(this.random() * (max + 1)));
   }

@@ -28,7 +28,7 @@ export interface Generation {
   /** Later measures of blobs, in order, not settled yet. */
   pendingBlobs: readonly Measure[];
   beganAt: Date | null;
-  /** The cost that has been settled, in units, see retention.ts. */
+  /** The cost that has been settled, in units; see retention.ts. */
   accrued: bigint;
   /** The part of it that belongs to later charging periods than the next to be charged, by the number of the period. */
   accruedLater: ReadonlyMap<number, bigint>;
@@ -145,9 +145,9 @@ export const nextChargeAt = ({ beganAt, chargedPeriods }: Generation): Date | un
   beganAt ? endOfPeriod(beganAt, chargedPeriods + 1) : undefined;
 
 /**
- * The amount that is owed at the end of the next period to be charged, in whole utia: all that the generation has cost
- * until then, without what was charged. It is the same whenever it is computed, unless events of the time before that
- * end arrive in between; what those change is part of the next charge, which may be lower for that.
+ * The amount owed at the end of the next period to be charged, in whole utia: the cost of the generation until then,
+ * less what was already charged. It is the same whenever it is computed, unless events from before that end arrive in
+ * between. Such events change the next charge instead, which they may lower.
  */
 export async function owedForNextPeriod(generation: Generation, prices: Prices): Promise<bigint> {
   const end = nextChargeAt(generation);
@@ -157,7 +157,7 @@ export async function owedForNextPeriod(generation: Generation, prices: Prices):
   return owed(generation, units);
 }
 
-/** The rest of a cost, given in units, after what was charged; in whole utia. */
+/** The part of a cost, given in units, that was not charged yet; in whole utia, never negative. */
 export function owed({ charged }: Generation, units: bigint): bigint {
   const left = wholeUtia(units) - charged;
   return left > 0n ? left : 0n;

@@ -15,7 +15,7 @@ import type { Prices, PricesIn } from './prices';
 
 /** How often periods that have ended are looked for. */
 const everyMs = 60_000;
-/** The time from the end of a period to its charge: events of the time before that end arrive meanwhile. */
+/** The time from the end of a period to its charge, in which late events of the period can still arrive. */
 export const chargeDelayMs = 3_600_000;
 /** Collections that one transaction charges. */
 const batchMax = 200;
@@ -54,7 +54,7 @@ interface Charge {
   generation: Generation;
   period: number;
   at: Date;
-  /** The amount that is owed at that time. */
+  /** The amount owed at the time `at`. */
   amount: bigint;
 }
 
@@ -127,8 +127,8 @@ async function lockDue(tx: Connection, until: Date): Promise<Generation[]> {
 /** Transfers what the applications can pay to the platform, and returns how much of each charge that was. */
 async function collect(tx: Connection, charges: readonly Charge[], log: Logger): Promise<bigint[]> {
   const accounts = new Set(charges.map(({ generation }) => walletAccount(generation.appId)));
-  // A wallet without money would get an entry of 0 for each collection and period. Money that arrives at this moment is
-  // for the next charge.
+  // Without this, a wallet without money would get an entry of 0 for each collection and period. Money that arrives
+  // after this look goes to the next charge.
   const solvent = await rows<{ id: string }>(
     tx,
     sql`select id from account where id = any(${[...accounts]}) and credits_posted - debits_posted - debits_pending > 0`,

@@ -16,25 +16,23 @@ export interface CollectionCost {
   pricePerGibDay: bigint;
   /** The next 30 days at the present size and price, rounded half up; free days that are left cost nothing. */
   monthlyCost: bigint;
-  /**
-   * The amount owed: the cost until now without what was charged, as far as it makes whole utia; the rest is carried
-   * on.
-   */
+  /** The amount owed: the cost until now less what was charged, in whole utia. A fraction is carried forward. */
   accrued: bigint;
   /** The end of the current period of 30 days since the first bytes came; of an empty one as if they came now. */
   nextChargeAt: Date;
 }
 
-/** The debt that deleted collections of one name still have. */
+/** The debt of all deleted collections of one name. */
 interface Debt {
   utia: bigint;
   nextChargeAt: Date | undefined;
 }
 
 /**
- * The costs of keeping an application's collections, by name: a line for each that exists, with what earlier ones of
- * its name owe, and for each name of deleted ones that owe something. Nothing is changed. `db` reads from one snapshot,
- * or what becomes settled meanwhile would count twice. Errors as those of `prices`.
+ * The costs of keeping an application's collections, by name: one line for each existing collection, including what
+ * deleted ones of its name owe, and one for each other name whose deleted collections owe something. Changes nothing.
+ * `db` must read from one snapshot, or a cost that becomes settled in between would count twice. Throws what `prices`
+ * throws.
  */
 export async function listRetentionCosts(
   db: Queryable,
@@ -42,7 +40,7 @@ export async function listRetentionCosts(
   appId: string,
   now: Date,
 ): Promise<CollectionCost[]> {
-  // Nothing but an event can still change a deleted generation without blobs.
+  // Only an event can still change a deleted generation without blobs.
   const isSettled = sql`deleted_at is not null and blob_bytes = 0 and blob_ahead = '[]'::jsonb`;
   const found = await rows<GenerationRow>(
     db,

@@ -30,7 +30,7 @@ export interface Wallet {
   balance: bigint;
   /** Held for payouts that are not final. */
   pendingPayouts: bigint;
-  /** The amount that may be paid out: never negative, although what is locked may be more than the balance. */
+  /** The amount that may be paid out. It is never negative, even when more is locked than the balance. */
   available: bigint;
   /** All that was ever credited. */
   totalEarned: bigint;

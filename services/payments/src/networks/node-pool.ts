@@ -59,8 +59,8 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   }
 
   /**
-   * The result of `work` with one node and its latest block; all that it asks comes from that node. When it throws, the
-   * next node is asked, and after the last one UNAVAILABLE is thrown.
+   * The result of `work` with one node and its latest block, so that all its answers come from the same node. When the
+   * node fails or refuses, `work` is repeated with the next one. Throws UNAVAILABLE after the last one.
    *
    * @param maxAgeMs How long ago the node may have named its latest block, so that many who ask share the answer.
    */
@@ -94,7 +94,7 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
       } catch (error) {
         if (!(error instanceof NodeFailure) && !(error instanceof RpcError)) throw error;
         failure = error;
-        // The text of a node's refusal may hold what only the operator should see.
+        // The text of a node's refusal may contain details that only the operator should see.
         this.problemOf.set(node, error instanceof NodeFailure ? error.message : `${node.name} refuses a call`);
         this.cooldowns.begin(node.name);
       }

@@ -8,9 +8,9 @@ export interface PaymentMethod {
   payTo: string;
   /** `utia`, or the address of the token. */
   asset: string;
-  /** The `asset` of its rate; undefined: utia, taken as they are. */
+  /** The `asset` of its `Rate`; undefined: utia, which need no rate. */
   rateOf: string | undefined;
-  /** Further members of `extra` in the requirement. */
+  /** Further members for `extra` in the requirement, in addition to those of the quote. */
   extra: Readonly<Record<string, string | number>>;
   /** Whether the requirement asks for the quote as the memo of the transaction. */
   hasMemo?: boolean;

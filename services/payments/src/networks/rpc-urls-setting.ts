@@ -26,7 +26,7 @@ export class RpcUrlsSetting<Name extends string> {
       `a network once for each of its nodes, ${nodesMax} at most`;
   }
 
-  /** The nodes in a configuration, none where it has none. Throws a ConfigError when a file with them is wrong. */
+  /** The nodes in a configuration; empty when it names none. Throws a ConfigError when the file with them is wrong. */
   in(config: RpcUrlsSettings<Name>): RpcUrls {
     const urls = this.read(readSecret(config, this.name) ?? '');
     if (!urls) throw wrongConfig([[`${this.name}_FILE`, this.rule]]);

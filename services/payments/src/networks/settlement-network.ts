@@ -56,7 +56,7 @@ export interface SettlementNetwork extends QuotedNetwork {
   /** CAIP-2. */
   readonly id: string;
   /**
-   * The plan for settling a payment of which nothing was sent. Changes nothing.
+   * Plans the settlement of a payment of which nothing was sent. Changes nothing.
    *
    * @param uncoveredPlans How often in a row it was `uncovered` before.
    */

@@ -6,7 +6,7 @@ import type { QuoteTerms } from './quote-id';
 /** How long a quote is valid. */
 export const validSeconds = 300;
 
-/** The request to an application that a quote is made for. */
+/** The request for which a quote is made. */
 export interface QuotedRequest extends Pick<Purchase, 'appId' | 'requestHash'> {
   /** It is settled before what it pays for is done. */
   isUpfront?: boolean | undefined;
@@ -23,9 +23,9 @@ export interface Offer {
 }
 
 /**
- * The requirement that a payment must meet, as JSON of the version of x402. The same offer always gives the same text,
- * so that a requirement which comes back can be compared with it. Only `extra` depends on the request, and is the same
- * in both versions: whoever writes both passes what `extraText` gives.
+ * The requirement that a payment must meet, as JSON in a version of x402. The same offer always gives the same text, so
+ * that a requirement that comes back can be compared with it. `extra` is the same in both versions: a caller that
+ * writes both passes the result of `extraText`.
  */
 export function requirementText(version: 1 | 2, offer: Offer, extra = extraText(offer)): string {
   const { before, between } = requirementParts(offer.method)[version];
@@ -36,7 +36,7 @@ export function requirementText(version: 1 | 2, offer: Offer, extra = extraText(
 export function extraText({ method, request, quoteId, terms }: Offer): string {
   const { app, platform } = divideShares(terms.amountUtia, terms.appSharePpm);
   const total = terms.amountUtia;
-  // The name in x402 for a payment that is settled before what it pays for is done.
+  // x402 calls the flow `upfront` when a payment is settled before the work that it pays for.
   const flow = request.isUpfront ? ',"paymentFlow":"upfront"' : '';
   const memo = method.hasMemo ? `,"memo":"${quoteId}"` : '';
   return (

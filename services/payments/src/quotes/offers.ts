@@ -15,7 +15,7 @@ import { inAsset, type Rate, type Rates } from './rates';
 
 export interface OfferSettings {
   keys: QuoteKeys;
-  /** The ways to pay, in the order in which they are offered; as far as they are known yet. */
+  /** The ways to pay that are known so far, in the order in which they are offered. */
   methods: () => readonly PaymentMethod[];
   /** Whether all of them are known; without it they are. */
   areKnown?: () => boolean;
@@ -66,8 +66,8 @@ export async function offerRead(settings: OfferSettings, request: OfferReadReque
 export const minimumOf = ({ minUtia }: OfferSettings, network: string): bigint => minUtia?.(network) ?? 0n;
 
 /**
- * A sentence with the least prices of the networks that its application takes and for which the purchase costs too
- * little; undefined where it costs enough for each.
+ * Names the networks that the application takes but whose minimum the purchase does not reach, with their minimums.
+ * Undefined when there are none.
  */
 export function tooLittleFor(settings: OfferSettings, { amountUtia, networks }: Purchase): string | undefined {
   const taken = settings.methods().filter(({ network }) => !networks || networks.names.includes(network));

@@ -36,8 +36,8 @@ const memberOf = (value: JsonValue | undefined, key: string): JsonValue | undefi
   value instanceof Map ? value.get(key) : undefined;
 
 /**
- * The identifier by which a request is repeated: its Idempotency-Key and the identifier in its payment, of one payer,
- * as a hash of 32 bytes. Undefined where it has neither.
+ * The identifier by which a payer repeats a request: a hash of 32 bytes over the payer, the Idempotency-Key and the
+ * identifier in the payment. Undefined when the request has neither of the latter two.
  */
 export function identifierOf(
   idempotencyKey: string,

@@ -100,7 +100,7 @@ async function candidates(
   }
   const network = settings.offers.networks.get(offer.method.network);
   if (!network) assertNetworksKnown(settings.offers);
-  // A payment that is made already counts by when it was paid, and for what was asked then.
+  // A payment that was already sent is not judged by the present time and price.
   if (isSentOn(network, payment)) return [offer];
   if (offer.terms.expiresAtSeconds <= Math.floor(settings.offers.now().getTime() / 1_000)) {
     throw refused('quote_expired', 'The quote of the payment has expired');
@@ -112,8 +112,8 @@ async function candidates(
 }
 
 /**
- * Throws UNAVAILABLE while a network is not known yet: a payment for which no offer is found may be for that one, so
- * there is no reason to refuse it.
+ * Throws UNAVAILABLE while a network is not known yet. A payment without a matching offer may be for that network, so
+ * it must not be refused for good.
  */
 function assertNetworksKnown({ areKnown }: OfferSettings): void {
   if (areKnown?.() === false) throw unavailable('The chain of the wallets is not known yet: the service is starting');
@@ -159,6 +159,6 @@ function quoteIdIn(payment: JsonObject): string | undefined {
   const accepted = payment.get('accepted');
   const extra = accepted instanceof Map ? accepted.get('extra') : undefined;
   const id = payment.get('quoteId') ?? (extra instanceof Map ? extra.get('quoteId') : undefined) ?? undefined;
-  // A value that is no text is the id of no quote.
+  // A value that is not a text cannot be the id of a quote, so it is read as an id that no quote has.
   return id === undefined || typeof id === 'string' ? id : '';
 }

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { randomSlice } from '@granary/shared/random';
 
-/** The offer to which a quote is bound. Another value of any of these is another offer. */
+/** The offer to which a quote is bound. A different value of any member is a different offer. */
 export interface QuoteBinding {
   appId: string;
   /** SHA-256 of the request in its one spelling. */
@@ -13,7 +13,7 @@ export interface QuoteBinding {
   rateRevision: number;
 }
 
-/** The terms that a quote carries in its own id. */
+/** The terms that the id of a quote contains. */
 export interface QuoteTerms {
   expiresAtSeconds: number;
   amountUtia: bigint;

@@ -8,7 +8,7 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 
 /** How long a process does not know of a key that another one has made. */
 const cachedMs = 5_000;
-/** How long after it was stored a new key begins to make quotes: all processes know it by then. */
+/** The time from storing a new key until it makes quotes. By then, all processes know the key. */
 const leadMs = 60_000;
 /**
  * How long a key makes quotes, and how long after that its quotes are read: longer than one can be paid and presented.

@@ -14,7 +14,7 @@ export interface Rate {
 
 const utiaPerTia = 1_000_000n;
 
-/** An amount of utia in units of the asset, rounded up; at least one unit. */
+/** An amount of utia in units of the asset, rounded up. */
 export const inAsset = ({ unitsPerTia }: Rate, amountUtia: bigint): bigint =>
   (amountUtia * unitsPerTia + utiaPerTia - 1n) / utiaPerTia;
 

@@ -7,7 +7,7 @@ import type { ClaimedPurchase } from './claim';
 /** How long a token counts: a request settles its payment once it has what it is answered with. */
 const tokenMs = 60_000;
 const macBytes = 32;
-/** The purpose that a MAC states, because the same keys make quotes. */
+/** Sets the MACs of tokens apart from those of quotes, which the same keys make. */
 const purpose = 'granary checked payment 1';
 
 /** A payment that was verified, with what settling it needs to know. */

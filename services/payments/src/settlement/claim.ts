@@ -36,19 +36,19 @@ export interface Claim extends ClaimedPurchase {
   validUntil: Date;
   state: ClaimState;
   transaction: SettlementTransaction | null;
-  /** The time at which the network had the transaction, not included yet; null also where it was included at once. */
+  /** The time at which the network had taken the transaction, not included yet; null if it was included at once. */
   sentAt: Date | null;
-  /** The block that has the transfer, as far as is known now: its time, the hash of the transaction, its height. */
+  /** The block with the transfer, as far as is known now: its time, the hash of the transaction, and its height. */
   includedAt: Date | null;
   includedHash: string | null;
   blockHeight: bigint | null;
   settledAt: Date | null;
-  /** The time at which its transaction was found to be included and to have moved nothing. */
+  /** The time at which its transaction was found to be included without moving anything. */
   failedAt: Date | null;
-  /** The time at which what it pays for was given. */
+  /** The time at which the request that it pays for was granted. */
   grantedAt: Date | null;
   refusedBecause: string | null;
-  /** The time at which what an upfront payment pays for was begun. */
+  /** The time at which the work that an upfront payment pays for was begun. */
   begunAt: Date | null;
   answer: Buffer | null;
   createdAt: Date;
@@ -98,7 +98,7 @@ export type ClaimRow = Omit<Claim, 'transaction' | 'amount' | 'proof'> & {
   hash: string | null;
 };
 
-/** The columns from which a claim is read, as the members of `ClaimRow`. */
+/** The columns of a claim, named as the members of `ClaimRow`. */
 export const columns = sql`id, ticket_id as "ticketId", scope, key, app_id as "appId", request_hash as "requestHash",
   quote_id as "quoteId", amount_utia as "amountUtia", app_share_ppm as "appSharePpm", network, asset,
   amount::text as amount, payer, proof, valid_until as "validUntil", state, transaction_bytes as bytes, transaction_hash as hash,

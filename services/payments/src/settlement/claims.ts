@@ -26,7 +26,7 @@ const underWayMax = 100;
 /** How long a process has a claim to itself, unless it renews that; two that work on one do no harm. */
 const usualOwnedMs = 5_000;
 
-/** Attempts to store a claim whose conflicts with others have ended each time. */
+/** The most attempts to store a claim. Another attempt is made when the conflicting claim has ended since. */
 const takeAttemptsMax = 5;
 
 /** A block has the transfer; see `isMoved`. */
@@ -66,7 +66,7 @@ export class Claims {
       if (claim) return { claim };
       const conflict = await this.conflictOf(verified, purchase);
       if (conflict) return conflict;
-      // The claims that this one was in conflict with were refused meanwhile, or have ended.
+      // The conflicting claims have ended since, or were refused.
     }
     throw unavailable('Other payments are presented for the same at the moment');
   }
@@ -216,7 +216,7 @@ export class Claims {
     return this.change(id, sql`failed_at = clock_timestamp()`, sql`state = 'settling' and failed_at is null`);
   }
 
-  /** The block of the transfer has as many behind it as the network asks for. Another owner may have found the same. */
+  /** Stores that the block of the transfer is final: enough blocks follow it. Another owner may have found the same. */
   settled(id: string, { hash, height, at }: Inclusion): Promise<boolean> {
     return this.change(
       id,
@@ -241,7 +241,7 @@ export class Claims {
     );
   }
 
-  /** The work for a payment whose money was moved is begun. */
+  /** Stores that the work for a payment has begun, if the payment's money was moved. */
   begun(id: string): Promise<boolean> {
     return this.change(id, sql`begun_at = clock_timestamp()`, sql`${isMovedInSql} and begun_at is null`);
   }

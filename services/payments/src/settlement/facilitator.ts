@@ -186,7 +186,7 @@ function assertNotOurs({ offers }: PresentedSettings, { network, payTo }: Requir
 const spelledOn = ({ networks }: PresentedSettings['offers'], network: string, address: string): string =>
   networks.get(network)?.spelledOnce?.(address) ?? address;
 
-/** The hash of requirements of others, to which payments for them are bound. */
+/** The hash of a requirement of others, to which payments for it are bound. */
 export const othersHashOf = ({ requirement }: Pick<Envelope, 'requirement'>): Buffer =>
   createHash('sha256').update(toText(requirement)).digest();
 

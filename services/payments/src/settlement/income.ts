@@ -35,7 +35,7 @@ export async function creditIncome({ claims, ledger, log }: IncomeOptions): Prom
     return (await ledger().apply({ groups }, call)).groups.map(({ results }) => refusalIn(results));
   };
   const refusals = await apply(settled, allLegs);
-  // No account can hold much of a token with many decimals; the claim has its amount.
+  // An amount of a token with many decimals may be too large for an account. The claim still has it.
   const uncounted = settled.filter((_, at) => refusals[at] === 'AMOUNT_OUT_OF_RANGE');
   const again = (await apply(uncounted, ['income', 'income_share'])).values();
   const last = refusals.map((reason) => (reason === 'AMOUNT_OUT_OF_RANGE' ? again.next().value! : reason));

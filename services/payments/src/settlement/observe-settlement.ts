@@ -3,7 +3,7 @@ import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { addSource } from '@granary/shared/telemetry/metrics';
 
-/** The age from which on health reports that payments are not settled or credited. */
+/** When a payment is older than this, health reports that it is not settled or not credited. */
 const lateAfterSeconds = 600;
 
 interface SettlementFigures {

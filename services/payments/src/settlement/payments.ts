@@ -32,8 +32,8 @@ import type { Settler } from './settler';
 /** A longer answer is not kept. */
 const answerBytesMax = 1_048_576;
 /**
- * How long an upfront payment can be repeated after its work was begun: an hour less than the day for which what was
- * done for it is known under its ticket (docs/api.md, Idempotency-Key).
+ * How long an upfront payment can be repeated after its work was begun. For a day, its ticket keeps a repetition
+ * from doing the work twice (docs/api.md, Idempotency-Key); this is an hour less.
  */
 const usableMs = 23 * 3_600_000;
 
@@ -54,7 +54,7 @@ export class RequestPayments {
   async check(request: PayRequest): Promise<PaymentCheck> {
     const { presented, now } = this.options;
     const { claim, checked } = await this.find(request);
-    // A gateway of the release before gives an answer only where this is set.
+    // A gateway of the previous release passes the answer of a read only where this is set.
     const hasIdentifier = true;
     if (!claim) {
       const token = await tokenOf(presented.offers.keys, request, checked!, now());
@@ -127,7 +127,7 @@ export class RequestPayments {
     const { identifier } = purchase;
     this.options.settler.assertFree(purchase.network);
     const taken = await this.options.claims.take(verified, purchase);
-    // Two requests may present the same payment, or the same identifier, at the same time: one has stored the claim.
+    // Another request with the same payment or the same identifier may have stored its claim first.
     const first = taken === 'identifier_used' ? await this.identified(request, identifier!) : undefined;
     if (first) return { claim: first };
     if (typeof taken === 'string') throw conflicts[taken]();
@@ -145,7 +145,10 @@ export class RequestPayments {
     return claim;
   }
 
-  /** The answer that is kept for a repetition, which shows that it is one by what others cannot read on the chain. */
+  /**
+   * The answer to keep for a repetition; null where none is kept. A repetition must prove itself by something that
+   * others cannot read on the chain: its identifier, or a quote that stays secret.
+   */
   private keptAnswer(
     { identifier, network }: Claim,
     { answer, paymentJson }: PayRequest,
@@ -240,7 +243,8 @@ export class RequestPayments {
   }
 
   /**
-   * The work that an upfront payment has paid for is done under its ticket, so that its repetition does nothing more.
+   * Throws PAYMENT_REFUSED once an upfront payment is too old to be repeated. Until then, its work is done under its
+   * ticket, so a repetition does nothing more.
    */
   private assertUsable({ begunAt, grantedAt, settledAt }: Claim): void {
     // Older releases did not store when that was begun; where it was not, a payment that was noticed late still pays.

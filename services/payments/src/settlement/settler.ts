@@ -20,7 +20,7 @@ interface Running {
   /** Aborts once a block has the transfer, and when the claim has ended. */
   moved: Cancellation;
   ended: Promise<void>;
-  /** It waits for something that costs this service nothing more, so it takes no place. */
+  /** It waits without further cost to this service, so it does not count against `runningMax`. */
   isIdle: boolean;
   /** Plans in a row by which the payer may have too little. */
   uncoveredPlans: number;
@@ -150,7 +150,7 @@ export class Settler {
     const isFirst = claim.transaction === null;
     const transaction = claim.transaction ?? (await this.prepare(claim, running));
     if (!transaction) return false;
-    // A transaction that cannot be sent may be found all the same: somebody else may have sent the payment.
+    // Even a transaction that cannot be sent may be found, because somebody else may have sent the payment.
     const sending: Promise<SendResult | { state: 'failed'; error: unknown }> = network.send(
       claim,
       transaction,

@@ -48,7 +48,7 @@ export class PaymentVerification {
     }
   }
 
-  /** A payment that cannot be settled now is not valid: whoever takes it for valid would give something away. */
+  /** A payment that cannot be settled now is not valid: whoever accepted it might never be paid. */
   private async problemOn(network: QuotedNetwork, payment: UnsentPayment): Promise<PaymentProblem | undefined> {
     if (!network.isOpen() || !this.looks.tryAcquire()) return unknown;
     const found = await within(answerMs, this.look(network, payment));
@@ -72,8 +72,8 @@ export class PaymentVerification {
 }
 
 /**
- * The problem with a payment that was presented here: one that has paid for nothing yet still pays for what it was
- * presented for.
+ * The problem with a payment that was presented here before. There is none while it has paid for nothing, unless it was
+ * presented for a requirement of others and now comes with a different one.
  */
 const problemWith = (claim: Claim, envelope: Envelope): PaymentProblem | undefined =>
   claim.grantedAt || (claim.appId === null && !claim.requestHash.equals(othersHashOf(envelope))) ? used : undefined;

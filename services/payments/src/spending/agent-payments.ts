@@ -61,9 +61,9 @@ export interface AgentPaymentsOptions {
 }
 
 /**
- * Payments by agent keys: money of the application that has the key, to another application and the platform, within
- * the limits of the key. A payment is reserved before what it buys is done, and then completed or cancelled. All legs
- * of it, and what is left of the allowance of the key, move together or not at all.
+ * Payments by agent keys. They move money of the application that has the key to another application and the platform,
+ * within the limits of the key. A payment is reserved before the work that it buys, and then completed or cancelled.
+ * All its legs and the allowance of the key change together or not at all.
  */
 export class AgentPayments {
   private readonly allowances = new TtlCache<true>(knownKeys);
@@ -114,7 +114,7 @@ export class AgentPayments {
     return results.every(isApplied);
   }
 
-  /** Releases what is reserved; what has ended already stays as it is. */
+  /** Releases the reserved amounts. Holds that have already ended stay as they are. */
   async cancel(reservation: SpendReservation, call: Call): Promise<void> {
     await this.apply(
       heldOf(reservation).map(({ kind, holdId, at }) => voidOf(kind, holdId, at)),

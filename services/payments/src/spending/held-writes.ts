@@ -23,10 +23,10 @@ const concurrency = 8;
 const callTimeoutMs = 10_000;
 
 const refPrefix = 'write ';
-/** The reference of the holds for a write, in the ledger: that is all that is stored of it. */
+/** The `ref` of the holds for a write in the ledger, which stores nothing else of the write. */
 export const refOfWrite = (ticketId: string): string => `${refPrefix}${ticketId}`;
 
-/** The time until which the hold stays for a write that should have ended at `dueMs`. */
+/** The time at which the hold for a write expires, where the write should have ended at `dueMs`. */
 export const writeHoldExpiry = (dueMs: number): number => dueMs + unresolvedMs;
 
 export interface HeldWritesOptions {

@@ -13,7 +13,7 @@ import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Call } from '@granary/shared/rpc/types';
 import type { AgentPayments } from './agent-payments';
 
-/** The most that is kept of one payer for a day: requests, and bytes of answers. */
+/** The most requests, and bytes of their answers, that are kept for one payer within a day. */
 export const keptRequestsMax = 10_000;
 export const keptBytesMax = 256 * 1024 * 1024;
 /** How long a repetition waits for the first request. */
@@ -38,8 +38,8 @@ const isOver = sql`r.created_at < clock_timestamp() - interval '1 day'`;
 const isFree = sql`(${isOver} or (r.paid_at is null and r.completion is null and r.expires_at < clock_timestamp()))`;
 
 /**
- * Payments by agent keys for requests with an Idempotency-Key: each once for a day. A repetition waits for the first,
- * and gets the answer of a read as it was; of a write data keeps the answer.
+ * Payments by agent keys for requests with an Idempotency-Key. Each is made once within a day. A repetition waits for
+ * the first request, and gets the kept answer of a read. The answer of a write is kept by the data service.
  */
 export class RepeatedSpends {
   constructor(
@@ -191,13 +191,13 @@ export class RepeatedSpends {
 const isOf = (identifier: Buffer, paymentId: string): Sql =>
   sql`r.identifier = ${identifier} and r.payment_id = ${paymentId}`;
 
-/** The parts of a request that complete a payment once more, without those that are kept beside them. */
+/** The parts of a request that are needed to complete its payment again. The identifier is stored separately. */
 const completionOf = ({ reservation, amountsUtia }: CompleteSpendRequest) => ({
   reservation: { ...reservation, identifier: undefined },
   amountsUtia,
 });
 
-/** The reservation that a repetition gets of a payment that was made: nothing is held for it. */
+/** The reservation for a repetition whose payment was already made. It holds nothing. */
 const paidReservation = ({ paymentId, atMs }: ReserveSpendRequest, answer: Buffer | null): SpendReservation => ({
   paymentId,
   atMs,

@@ -10,9 +10,12 @@ export interface VerifiedPayment {
    */
   scope: string;
   key: string;
-  /** Seconds since 1970 from which on the network cannot include it any more. */
+  /**
+   * From this time on, in seconds since 1970, its settlement is no longer begun. It is when the payment expires on the
+   * network; for a payment that does not expire, it only limits how long its claim is kept.
+   */
   validUntilSeconds: number;
-  /** The data that the network needs to settle it, all in texts. */
+  /** The data that the network needs to settle it. All members are texts. */
   proof: object;
   /** Why it is not taken, unless it was taken before. */
   refusal?: ServiceError | undefined;

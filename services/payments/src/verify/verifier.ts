@@ -33,14 +33,14 @@ export class Verifier {
   ) {}
 
   /**
-   * Verifies the payment in a body, a part at a time, so that others are served in between. Throws VALIDATION_FAILED
-   * for a body that is not well-formed.
+   * Verifies the payment in a body in slices, so that other requests are served in between. Throws MALFORMED_JSON and
+   * VALIDATION_FAILED for a body that is not well-formed.
    */
   verify(body: Buffer): Promise<Finding> {
     return runSliced(this.find(readEnvelope(body)));
   }
 
-  /** Verifies a payment that stands beside its requirements, also a part at a time. Rejects with a Refusal. */
+  /** Verifies a payment with its requirement, also in slices. Rejects with a Refusal. */
   verifyEnvelope(envelope: Envelope): Promise<{ payment: ExactPayment; verified: VerifiedPayment }> {
     return runSliced(this.check(envelope));
   }
@@ -53,7 +53,7 @@ export class Verifier {
     return this.schemeOf(network)?.memoOf?.(network, members);
   }
 
-  /** The kinds that are verified on networks where payments are settled, as `GET /x402/supported` lists them. */
+  /** The answer of `GET /x402/supported`: the kinds that are verified on networks where payments are settled. */
   kinds(isSettled: (network: string) => boolean): object {
     const kinds = this.schemes.flatMap((scheme) =>
       [...scheme.networks()].filter(isSettled).flatMap((network) => kindsOn(network, scheme.extra)),

@@ -75,14 +75,14 @@ export interface NetworkSettings {
 
 const gwei = 1_000_000_000n;
 
-/** A network that takes payments. */
+/** Opens a network that takes payments at once. */
 export async function openNetwork(place: Place, settings?: NetworkSettings): Promise<EvmNetwork> {
   const network = newNetwork(place, settings);
   await network.watch();
   return network;
 }
 
-/** A network that takes payments once it has been watched. */
+/** Makes a network that takes payments only after `watch` was called. */
 export function newNetwork(
   { pool, proxy, key }: Place,
   { depthBlocks = 0n, replaceAfterMs = 60_000, maxFeePerGas = 20n * gwei, secondUrl }: NetworkSettings = {},

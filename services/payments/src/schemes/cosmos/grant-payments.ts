@@ -81,7 +81,10 @@ export class GrantPayments {
     };
   }
 
-  /** A refusal that is found here costs the user nothing; the deduction itself is refused for the same reasons. */
+  /**
+   * Finds a refusal before anything is deducted. Finance refuses the deduction for the same reasons, but does not know
+   * the minimum.
+   */
   private refusalOf(
     grant: { revokedAt?: string; expiresAt: string; allowedApps: string[]; limitUtia: string; spentUtia: string },
     appId: string,
@@ -146,8 +149,8 @@ const messages = {
 } as const;
 
 /**
- * A label that the histories show of a deduction: without control characters and halves of surrogate pairs, which
- * Postgres cannot store.
+ * A label of a deduction that the histories show. It has no control characters and no halves of surrogate pairs,
+ * because Postgres cannot store all of them.
  */
 function labelIn(payload: Members, name: string): string {
   const text = payload.optionalText(name) ?? '';

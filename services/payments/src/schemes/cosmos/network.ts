@@ -56,11 +56,11 @@ export type ChainClient = GrantClient &
  * it is. It can no longer be included when its sequence is used by another transaction, or its timeout height is over.
  */
 export class CosmosSettlement implements SettlementNetwork {
-  /** The height at which a transaction was absent, and could not be included any more, by its hash. */
+  /** The first height at which a transaction was absent and could no longer be included, by its hash. */
   private readonly absences = new TtlCache<bigint>(absences);
   /**
-   * Why nodes refuse a transaction that others may have, as long as they do, and the height at which it was absent
-   * first, by its hash.
+   * Why nodes refuse a transaction that other nodes may have, and the height at which it was first absent, by its hash.
+   * The entry is removed once a node takes the transaction or a block has it.
    */
   private readonly refusals = new TtlCache<Refusal>(absences);
   private canAsk = true;
@@ -109,8 +109,8 @@ export class CosmosSettlement implements SettlementNetwork {
     if (isGrantProof(proof)) return ready(Buffer.alloc(0), proof.deductionId);
     if (isSentProof(proof)) return ready(Buffer.alloc(0), proof.hash);
     const { bytes: encoded, sender, sequence } = proof as CosmosProof;
-    // A payment that names no quote of this service was perhaps settled before, by a claim that is forgotten: it stays
-    // valid for ever.
+    // Without a quote of this service, a payment may stay valid forever. An earlier claim, since forgotten, may have
+    // settled it.
     if (quoteId === null && (await this.isSequenceUsed(sender, sequence))) return sequenceUsed;
     const bytes = Buffer.from(encoded, 'base64');
     return ready(bytes, transactionHashOf(bytes));
@@ -171,7 +171,7 @@ export class CosmosSettlement implements SettlementNetwork {
     const { sender, sequence, timeoutHeight } = proof as CosmosProof;
     const account = await this.chain().getAccount({ address: sender, withBalance: false }, call());
     const problem = problemOf(account, BigInt(sequence), BigInt(timeoutHeight));
-    // A height of 0 says that too few nodes could be asked for the absence to count.
+    // At height 0, too few nodes could be asked for the absence to count.
     if (height === 0n) return { state: 'absent' };
     if (!problem) return this.refusedFor(hash, height);
     const since = this.absences.peek(hash);
@@ -180,7 +180,7 @@ export class CosmosSettlement implements SettlementNetwork {
     return { state: 'absent' };
   }
 
-  /** A transaction that a node has refused may have been accepted by another one before, and may still be included. */
+  /** Waits some blocks: another node may have accepted the transaction before and may still include it. */
   private refusedFor(hash: string, height: bigint): FindResult {
     const refusal = this.refusals.peek(hash);
     if (!refusal) return { state: 'absent' };

@@ -72,7 +72,10 @@ export class SentTransactions {
     return { payer: sender, scope: network, key: `tx|${hash}`, validUntilSeconds: nameableUntil + blockSeconds, proof };
   }
 
-  /** The transaction as it is once a block has it, or at the latest after `waitMs`. */
+  /**
+   * Looks for a transaction until a block has it, for `waitMs` at most. Looks only once while `waitingMax` requests
+   * already wait.
+   */
   private async find(hash: string): Promise<FoundTransaction> {
     const { chain, waitMs } = this.options;
     const look = () => chain().findTransaction({ hash }, newCall(newDocumentId(), timeoutMs));

@@ -46,7 +46,7 @@ const keptSeconds = 86_400;
 export class CosmosExact implements ExactVerifier {
   readonly signers = {};
 
-  /** @param chains The chains, as far as they are known yet. */
+  /** @param chains The chains that are known so far. */
   constructor(private readonly chains: () => readonly CosmosNetwork[]) {}
 
   networks(): string[] {

@@ -49,7 +49,7 @@ interface Watched {
 interface View {
   node: EvmNode;
   head: EvmBlock;
-  /** The logs of uses and cancellations, by what was used; payments that were looked for together share one map. */
+  /** The logs of uses and cancellations, by what was used. Payments that were looked for together share one result. */
   logs: Map<string, Promise<ReadonlyMap<string, EvmLog>>>;
   /** The block that as many blocks follow as have to; undefined: the chain is too short. */
   final?: Promise<EvmBlock | undefined>;

@@ -33,7 +33,7 @@ export interface EvmNetworkOptions {
   transactions: Transactions;
   /** How many blocks have to follow that of a transfer. */
   depthBlocks: bigint;
-  /** How long after it was signed a transaction that is not included is replaced by one with higher fees. */
+  /** The age at which a transaction that is not included is replaced by one with higher fees. */
   replaceAfterMs: number;
   /** The most that a unit of gas may cost, in wei. */
   maxFeePerGas: bigint;
@@ -42,11 +42,11 @@ export interface EvmNetworkOptions {
 
 /** More than a transfer takes: with less than it costs nothing more is taken. */
 const usualGas = 120_000n;
-/** The most transactions that are sent again at a time. */
+/** The most transactions that one round looks at to send them again. */
 const resendMax = 100;
 /** Meanwhile the settlement itself sends. */
 const resendAfterMs = 3_000;
-/** Blocks after which a payment is refused that its payer's balance does not cover beside other payments. */
+/** How many plans in a row may find that the payer's balance does not cover all payments; the next one refuses. */
 const uncoveredPlansMax = 2;
 
 /** An EVM network behind its nodes, on which one account of this service pays the gas. */
@@ -229,7 +229,7 @@ export class EvmNetwork implements SettlementNetwork {
     };
   }
 
-  /** The fees that a transaction offers for gas after a block; undefined where that costs more than it may. */
+  /** The fees that a transaction offers for gas after a block; undefined where gas costs more than allowed. */
   private async feesAt(node: EvmNode, latest: EvmBlock): Promise<Fees | undefined> {
     return feesWithin(await node.fees(latest), latest.baseFee, this.options.maxFeePerGas);
   }

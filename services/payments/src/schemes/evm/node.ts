@@ -91,7 +91,7 @@ export class EvmNode implements NetworkNode<EvmBlock> {
     return this.rpc.call('eth_estimateGas', [call, 'latest'], quantity);
   }
 
-  /** The fees for which transactions are included soon, after a block. */
+  /** The fees for which a transaction is included soon after a block. */
   async fees({ baseFee }: EvmBlock): Promise<Fees> {
     const maxPriorityFeePerGas = await this.rpc.call('eth_maxPriorityFeePerGas', [], quantity);
     return { maxFeePerGas: 2n * baseFee + maxPriorityFeePerGas, maxPriorityFeePerGas };

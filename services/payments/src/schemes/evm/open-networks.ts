@@ -13,7 +13,7 @@ import { openGasKey, type GasKey } from './gas-key';
 import { Transactions } from './transactions';
 
 const lagMaxBlocks = 10n;
-/** The number of blocks over which the time of a block is measured. */
+/** How many blocks the average time of a block is measured over. */
 const measuredBlocks = 10n;
 
 export interface EvmSettings {

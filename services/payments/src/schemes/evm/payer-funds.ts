@@ -25,7 +25,7 @@ const balances = { max: 10_000, ttlMs: 60_000 };
  */
 export class PayerFunds {
   private readonly balances = new TtlCache<bigint>(balances);
-  /** The sum of the payments that this process is about to sign, by payer. */
+  /** The sum of the payments that this process is about to sign, by token and payer. */
   private readonly reserved = new Map<string, bigint>();
 
   constructor(private readonly transactions: Pick<Transactions, 'underWay'>) {}

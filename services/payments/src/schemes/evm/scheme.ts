@@ -11,7 +11,7 @@ import { EvmExact } from './verify';
 const addressPattern = /^0x[0-9a-fA-F]{40}$/;
 const tokenPattern = /^(eip155:[1-9]\d{0,15})\/(0x[0-9a-fA-F]{40})$/;
 
-/** The test networks beside those of `usdc-test`: Sepolia, and the networks of development nodes. */
+/** Test networks in addition to those of `usdc-test`: Sepolia, and the networks of development nodes. */
 const otherTestNetworks = ['eip155:11155111', 'eip155:31337', 'eip155:1337'];
 const testNetworks: ReadonlySet<string> = new Set([
   ...keysOfShortName('usdc-test')!.map((key) => key.split('/')[0]!),

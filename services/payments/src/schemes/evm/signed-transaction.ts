@@ -14,10 +14,10 @@ export interface TransactionContent extends Fees {
 }
 
 /**
- * The fees that a transaction offers for a unit of gas, at most as much as may be paid for it; undefined where the next
- * block costs more.
+ * The fees that a transaction offers for a unit of gas, limited to `max`. Undefined where even the latest block's base
+ * fee and the usual priority fee exceed that. All amounts are in wei.
  *
- * @param baseFee The base fee of the latest block, in wei, as all of these.
+ * @param baseFee The base fee of the latest block.
  */
 export function feesWithin(usual: Fees, baseFee: bigint, max: bigint): Fees | undefined {
   if (baseFee + usual.maxPriorityFeePerGas > max) return undefined;
@@ -42,8 +42,8 @@ const higher = (one: bigint, other: bigint): bigint => (one > other ? one : othe
 const lower = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 
 /**
- * A transaction with the call and the nonce of another one, and higher fees; undefined where they are so high already
- * that more would not help, or would be more than may be paid.
+ * The same call with the same nonce and higher fees. Undefined where higher fees would not help, because they are high
+ * already, or would exceed `max`.
  */
 export function replaceTransaction(
   key: GasKey,

@@ -55,9 +55,9 @@ export class Transactions {
   }
 
   /**
-   * The amount that may not have left the balance of a payer in a token at a block, in its units: payments that are
-   * being settled, and those that later blocks have moved. Transactions that have failed are left out: nothing sends
-   * them again.
+   * The sum of the payments in a token that may not have left the balance of the payer at a block, in units of the
+   * token: payments that are being settled, and those that later blocks have moved. Failed transactions are left out,
+   * because nothing sends them again.
    */
   async underWay({ network, asset, from }: EvmProof, height: bigint, tx?: Connection): Promise<bigint> {
     const found = await row<{ amount: string }>(
@@ -85,7 +85,7 @@ export class Transactions {
     );
   }
 
-  /** The transactions from a nonce on, in the order of their nonces. */
+  /** The transactions with this nonce or a higher one, ordered by nonce. */
   from(nonce: bigint, limit: number): Promise<StoredTransaction[]> {
     return rows<StoredTransaction>(
       this.pool,

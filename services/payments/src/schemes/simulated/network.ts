@@ -16,7 +16,7 @@ import { spelledOnce } from '../evm/address';
 import { expired, insufficientFunds } from '../evm/problems';
 import type { EvmProof } from '../evm/verify';
 
-/** The balance that each account has to begin with, in units of the token. */
+/** The initial balance of each account, in units of the token. */
 const initialBalance = 1_000_000_000n;
 
 interface Transfer {

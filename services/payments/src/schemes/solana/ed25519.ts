@@ -4,9 +4,9 @@ import { createPublicKey, verify, type KeyObject } from 'node:crypto';
 const prime = 2n ** 255n - 19n;
 const d = 0x52036cee2b6ffe738cc740797779e89800700a4d4141d8ab75eb4dca135978a3n;
 const y8 = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
-/** The y coordinates of the points whose eightfold is the neutral one. */
+/** The y coordinates of the points that, multiplied by 8, give the neutral element. */
 const smallOrder: ReadonlySet<bigint> = new Set([0n, 1n, prime - 1n, y8, prime - y8]);
-// The bytes that stand before the 32 bytes of a public key in its DER form (RFC 8410).
+// The DER form of a public key (RFC 8410) is this prefix and the 32 bytes of the key.
 const derPrefix = Buffer.from('302a300506032b6570032100', 'hex');
 
 /**

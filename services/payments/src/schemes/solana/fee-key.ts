@@ -6,14 +6,14 @@ import { readSeedFile } from '@granary/shared/keys/seed-file';
 export interface FeeKey {
   /** The address in base58. */
   readonly address: string;
-  /** Signs by Ed25519, in 64 bytes: the same message always has the same signature. */
+  /** Makes an Ed25519 signature of 64 bytes. The same message always gets the same signature. */
   sign(message: Uint8Array): Buffer;
 }
 
 // m/44'/501'/0'/0', the first account of wallets on Solana.
 const path = [44, 501, 0, 0];
 const hardened = 0x8000_0000;
-// The bytes that stand before the 32 bytes of a private key in its DER form (RFC 8410).
+// The DER form of a private key (RFC 8410) is this prefix and the 32 bytes of the key.
 const derPrefix = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 /** The account m/44'/501'/0'/0' of the seed in a file. Throws a KeyFileError. */

@@ -21,13 +21,13 @@ export interface SolanaNetworkOptions {
   id: string;
   nodes: NodePool<Block, SolanaNode>;
   key: FeeKey;
-  /** The commitment from which on a transaction counts. */
+  /** The commitment at which a transaction counts as final. */
   commitment: Commitment;
   log: Logger;
   now: () => Date;
 }
 
-/** The cost of ten of the dearest transactions that are accepted, in lamports: with less nothing more is taken. */
+/** The cost of ten of the most expensive accepted transactions, in lamports. With less, no payments are taken. */
 const balanceMin = 10_100_000n;
 
 /**
@@ -93,7 +93,7 @@ export class SolanaNetwork implements SettlementNetwork {
     return { state: 'ready', sign: () => Promise.resolve(signed) };
   }
 
-  /** If a transaction was executed already, the chain says so in the simulation. */
+  /** The simulation also tells when the transaction was already executed. */
   async findProblem({ proof }: UnsentPayment): Promise<PaymentProblem | undefined> {
     const problem = await this.options.nodes.ask((node) => node.simulate((proof as SolanaProof).transaction));
     if (problem === undefined) return undefined;

@@ -43,7 +43,7 @@ export class SolanaNode implements NetworkNode<Block> {
     return BigInt(await this.rpc.call('getBalance', [address, { commitment: 'confirmed' }], valueOf(whole)));
   }
 
-  /** The outcome of a transaction, whoever signs: undefined where it would succeed, else the chain's error as JSON. */
+  /** Simulates a transaction, whoever signs it. Undefined if it would succeed, else the chain's error as JSON. */
   async simulate(transaction: string): Promise<string | undefined> {
     const options = { encoding: 'base64', commitment: 'confirmed', sigVerify: false };
     const { err } = await this.rpc.call('simulateTransaction', [transaction, options], simulationSchema);

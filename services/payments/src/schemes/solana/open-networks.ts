@@ -9,7 +9,7 @@ import type { FeeKey } from './fee-key';
 import { SolanaNetwork } from './network';
 import { SolanaNode, type Commitment } from './node';
 
-/** How many blocks of 0.4 seconds a node may be behind another one. */
+/** How many blocks a node may be behind another one: 20 seconds, at 0.4 seconds for a block. */
 const lagMaxBlocks = 50n;
 
 export interface SolanaSettings {

@@ -9,7 +9,7 @@ export interface SolanaTransfer {
   source: string;
   mint: string;
   destination: string;
-  /** The account that may take from the source: its owner, or one that the owner has allowed it. It signs. */
+  /** The account that may take from the source and signs: its owner, or a delegate of the owner. */
   authority: string;
   amount: bigint;
   decimals: number;

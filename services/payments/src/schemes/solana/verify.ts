@@ -48,7 +48,7 @@ const signatureEmpty = Buffer.alloc(64);
 export class SolanaExact implements ExactVerifier {
   private readonly networksOfAssets: ReadonlySet<string>;
   private readonly assets: ReadonlyMap<string, AcceptedAsset>;
-  /** The addresses that pay fees, in hexadecimal digits, by their texts. */
+  /** The addresses that pay fees in hexadecimal digits, by their form in base58. */
   private readonly feePayers: ReadonlyMap<string, string>;
   /** The accounts of recipients, which take longer to find than the rest takes. */
   private readonly tokenAccounts = new LRUCache<string, string>({ max: tokenAccountsMax });
