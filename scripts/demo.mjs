@@ -36,14 +36,14 @@ async function loadFilms(client, films) {
   client.showRequest({ ...store([]), body: `{"root":"${client.app}::${collection}","data":[… ${batchSize} films …]}` });
   const report = progress(films.length, 'films');
   const startedMs = performance.now();
-  for (let at = 0; at < films.length; at += batchSize) {
-    const batch = films.slice(at, at + batchSize);
+  for (let offset = 0; offset < films.length; offset += batchSize) {
+    const batch = films.slice(offset, offset + batchSize);
     const { json } = await client.send(store(batch), [202]);
     expect(
       json.results.length === batch.length,
       `A batch of ${batch.length} films was stored as ${json.results.length}.`,
     );
-    report(at + batch.length);
+    report(offset + batch.length);
   }
   note(`stored in ${Math.round(performance.now() - startedMs)} ms, ${batchSize} in one commit`);
   await client.show(
@@ -134,8 +134,8 @@ function checkRatings(records, films) {
   const expected = ratingsByGenre(films);
   expect(records.length === expected.size, `The view has ${records.length} genres, not ${expected.size}.`);
   for (const { 'Major Genre': genre, films: filmCount, mean_rating: mean } of records) {
-    const wanted = expected.get(genre);
-    const isRight = wanted !== undefined && filmCount === wanted.films && Math.abs(mean - wanted.mean) < 1e-9;
+    const rating = expected.get(genre);
+    const isRight = rating !== undefined && filmCount === rating.films && Math.abs(mean - rating.mean) < 1e-9;
     expect(isRight, `The view has ${filmCount} films of ${genre} with the mean ${mean}; that is wrong.`);
   }
 }

@@ -71,9 +71,9 @@ function missingPlaces(root, packages) {
   const entries = packages === 'all' ? Object.entries(lock) : [...packagesOf(lock, runWorkspace)];
   return entries.filter(([place, { version, integrity, optional, link }]) => {
     if (!place.includes('node_modules/')) return false;
-    const found = installed[place];
-    if (found === undefined) return !optional;
-    return !link && (found.version !== version || found.integrity !== integrity);
+    const existing = installed[place];
+    if (existing === undefined) return !optional;
+    return !link && (existing.version !== version || existing.integrity !== integrity);
   });
 }
 
@@ -147,15 +147,15 @@ async function alone(root, say, work) {
 
 /** By a link, so that the file always names its holder. One that was killed is succeeded. @param {string} file */
 function take(file) {
-  const own = `${file}.${process.pid}`;
+  const temporaryFile = `${file}.${process.pid}`;
   try {
-    writeFileSync(own, String(process.pid));
-    linkSync(own, file);
+    writeFileSync(temporaryFile, String(process.pid));
+    linkSync(temporaryFile, file);
     return true;
   } catch (error) {
     if (codeOf(error) !== 'EEXIST') throw error;
   } finally {
-    rmSync(own, { force: true });
+    rmSync(temporaryFile, { force: true });
   }
   const holder = readIfThere(file);
   if (holder !== undefined && !isRunning(Number(holder))) rmSync(file, { force: true });

@@ -89,7 +89,7 @@ export async function checkAddress() {
 export function readEnvFile() {
   const file = path.join(root, '.env');
   if (!existsSync(file)) return;
-  const given = process.env.DATA_DIR;
+  const presetDataDir = process.env.DATA_DIR;
   try {
     process.loadEnvFile(file);
   } catch (error) {
@@ -99,7 +99,7 @@ export function readEnvFile() {
   // The services warn of names in it that are no settings.
   process.env.GRANARY_ENV_FILE = file;
   // A relative path in the file refers to the checkout, regardless of the current directory.
-  if (!given && process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(root, process.env.DATA_DIR);
+  if (!presetDataDir && process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(root, process.env.DATA_DIR);
 }
 
 /**

@@ -69,8 +69,8 @@ function document(i, rows, large, random) {
 }
 
 function keyOf({ path, convert }, value) {
-  const found = path.split(',').reduce((at, step) => at[step], value);
-  return convert ? convert(found) : found;
+  const rawKey = path.split(',').reduce((at, step) => at[step], value);
+  return convert ? convert(rawKey) : rawKey;
 }
 
 function prepare(value) {
@@ -92,9 +92,9 @@ function record(kase, side, what, value) {
 
 // Records the CPU time per unit of `run`, of Postgres and of this process, in microseconds.
 async function measure(kase, side, what, units, run) {
-  const [cpu, own] = [cpuUs(), process.cpuUsage()];
+  const [cpu, nodeUsage] = [cpuUs(), process.cpuUsage()];
   await run();
-  const spent = process.cpuUsage(own);
+  const spent = process.cpuUsage(nodeUsage);
   record(kase, side, `${what}: Postgres µs`, (cpuUs() - cpu) / units);
   record(kase, side, `${what}: Node µs`, (spent.user + spent.system) / units);
 }
@@ -241,10 +241,10 @@ try {
           for (const side of turned(measured)) await measureSide(side, large, count, round + 1);
   }
   const median = (list) => Number([...list].sort((a, b) => a - b)[Math.floor(list.length / 2)]);
-  for (const [at, bySide] of samples) {
+  for (const [measurement, bySide] of samples) {
     const base = median(bySide.get('B') ?? bySide.get('B Node') ?? [...bySide.values()][0]);
     const cell = ([side, list]) => `${side} ${median(list).toFixed(1)} (${(median(list) / base).toFixed(2)})`;
-    console.log([at, ...[...bySide].sort().map(cell)].join(' | '));
+    console.log([measurement, ...[...bySide].sort().map(cell)].join(' | '));
   }
 } finally {
   await client.query('drop schema row_format cascade');

@@ -19,9 +19,9 @@ const picture = path.join(root, 'docs/rooms.svg');
 
 /** Where a file of the sources is; undefined for one of another place. @param {string} file */
 function placeOf(file) {
-  const found = /^(?:services|deploy)\/([^/]+)\/src\/(?:(.+)\/)?([^/]+)\.ts$/.exec(file);
-  if (!found) return undefined;
-  const [, name = '', folder, base = ''] = found;
+  const match = /^(?:services|deploy)\/([^/]+)\/src\/(?:(.+)\/)?([^/]+)\.ts$/.exec(file);
+  if (!match) return undefined;
+  const [, name = '', folder, base = ''] = match;
   if (folder !== undefined) return { name, room: folder.startsWith('gen') ? 'leaves' : folder };
   return { name, room: (leaves[name] ?? ['config']).includes(base) ? 'leaves' : 'roof' };
 }

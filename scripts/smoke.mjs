@@ -82,8 +82,8 @@ async function useIt(url, app, key) {
   const stored = await post('/store', { root: `${app}::smoke`, data: [document] });
   check(stored.status === 202, `POST /store answers 202, not ${JSON.stringify(stored)}`);
   const listed = await post('/list', { root: `${app}::smoke`, find: { id: 'smoke' } });
-  const found = listed.body.records?.[0];
-  const same = Object.entries(document).every(([name, value]) => found?.[name] === value);
+  const record = listed.body.records?.[0];
+  const same = Object.entries(document).every(([name, value]) => record?.[name] === value);
   check(
     listed.status === 200 && listed.body.total === 1 && same,
     `the document is listed, not ${JSON.stringify(listed)}`,
@@ -126,8 +126,8 @@ async function waitFor(output, exit, pattern) {
   void exit.then(() => (ended = true));
   const deadline = Date.now() + readyTimeoutMs;
   for (;;) {
-    const found = pattern.exec(output.text)?.[1];
-    if (found !== undefined) return found;
+    const text = pattern.exec(output.text)?.[1];
+    if (text !== undefined) return text;
     check(!ended && Date.now() < deadline, `the start prints ${pattern}; its output:\n${output.text}`);
     await delay(50);
   }

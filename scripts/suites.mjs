@@ -15,8 +15,8 @@ const folderOf = (name) =>
  * The files of this repository that a file imports. @param {string} file its path from the root, as are those returned
  */
 function readImports(file) {
-  const known = importsOf.get(file);
-  if (known) return known;
+  const cachedImports = importsOf.get(file);
+  if (cachedImports) return cachedImports;
   const text = /\.(ts|js)$/.test(file) ? readFileSync(path.join(root, file), 'utf8') : '';
   // A type is judged by the compiler alone.
   const loading = text.replace(/^import type [^;]*;/gm, '');

@@ -29,23 +29,23 @@ const rotationMs = 30 * 60_000;
 
 /** Takes `--seed <text>` or `--seed=<text>` out of the arguments, into the environment. @param {string[]} args */
 function takeSeed(args) {
-  const at = args.findIndex((arg) => arg === '--seed' || arg.startsWith('--seed='));
-  if (at < 0) return args;
-  const isInline = args[at] !== '--seed';
-  const seed = isInline ? args[at]?.slice('--seed='.length) : args[at + 1];
+  const index = args.findIndex((arg) => arg === '--seed' || arg.startsWith('--seed='));
+  if (index < 0) return args;
+  const isInline = args[index] !== '--seed';
+  const seed = isInline ? args[index]?.slice('--seed='.length) : args[index + 1];
   if (!seed) throw new Error('--seed needs a text.');
   process.env.GRANARY_TEST_SEED = seed;
-  return args.toSpliced(at, isInline ? 1 : 2);
+  return args.toSpliced(index, isInline ? 1 : 2);
 }
 
 /** What package.json and .ci/run begin with; `npm test` has none. */
 const modes = ['--system', '--ci', '--long', '--changed'];
 
-/** @param {string[]} given */
-async function main(given) {
-  if (given.includes('--help') || given.includes('-h')) return console.log(usage);
-  const mode = modes.find((each) => each === given[0]);
-  const options = mode === undefined ? given : given.slice(1);
+/** @param {string[]} argv */
+async function main(argv) {
+  if (argv.includes('--help') || argv.includes('-h')) return console.log(usage);
+  const mode = modes.find((each) => each === argv[0]);
+  const options = mode === undefined ? argv : argv.slice(1);
   const args = takeSeed(options);
   // A proof that is skipped proves nothing.
   if (mode === '--long') process.env.REQUIRE_STACK = '1';

@@ -44,8 +44,8 @@ export async function transpile(root, say = () => {}, workspace = 'all') {
   const outputs = workspaces.flatMap((folder) => outputsOf(folder));
   const stale = outputs.filter(({ isCurrent }) => !isCurrent());
   if (stale.length > 0) await phase(say, 'Building', () => writeAll(stale));
-  const wanted = new Set(outputs.flatMap(({ files }) => files));
-  for (const folder of workspaces) removeOthers(path.join(folder, 'dist'), wanted);
+  const outputFiles = new Set(outputs.flatMap(({ files }) => files));
+  for (const folder of workspaces) removeOthers(path.join(folder, 'dist'), outputFiles);
 }
 
 /** @param {string} root @param {string} folder */
@@ -139,12 +139,12 @@ function install(file, text) {
   renameSync(staging, file);
 }
 
-/** @param {string} dist @param {Set<string>} wanted */
-function removeOthers(dist, wanted) {
+/** @param {string} dist @param {Set<string>} outputFiles */
+function removeOthers(dist, outputFiles) {
   if (!existsSync(dist)) return;
   for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
     const file = path.join(entry.parentPath, entry.name);
-    if (entry.isFile() && !wanted.has(file) && !isBeingWritten(entry.name)) rmSync(file, { force: true });
+    if (entry.isFile() && !outputFiles.has(file) && !isBeingWritten(entry.name)) rmSync(file, { force: true });
   }
 }
 

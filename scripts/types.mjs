@@ -30,10 +30,10 @@ export async function generateTypes() {
   ]) {
     hash.update(`${path.relative(root, file)}\n`).update(readFileSync(file));
   }
-  const wanted = hash.digest('hex');
+  const digest = hash.digest('hex');
   const generated = path.join(shared, 'src/gen');
   const stamp = path.join(generated, '.stamp');
-  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return;
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === digest) return;
 
   const flags = Object.entries(JSON.parse(readFileSync(optionsFile, 'utf8'))).map(([name, value]) =>
     typeof value === 'boolean' ? `--${value ? '' : 'no-'}${name}` : `--${name}=${value}`,
@@ -56,7 +56,7 @@ export async function generateTypes() {
       { cwd: root },
     );
     if (code !== 0 || readdirSync(staging).length === 0) throw new Error(`the protos have errors:\n${output.trim()}`);
-    writeFileSync(path.join(staging, '.stamp'), wanted);
+    writeFileSync(path.join(staging, '.stamp'), digest);
     rmSync(generated, { recursive: true, force: true });
     renameSync(staging, generated);
   } finally {

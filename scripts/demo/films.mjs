@@ -36,8 +36,8 @@ export function ratingsByGenre(films) {
   const genres = new Map();
   for (const { 'Major Genre': genre, 'IMDB Rating': rating } of films) {
     if (rating === null) continue;
-    const known = genres.get(genre) ?? { films: 0, sum: 0 };
-    genres.set(genre, { films: known.films + 1, sum: known.sum + rating });
+    const totals = genres.get(genre) ?? { films: 0, sum: 0 };
+    genres.set(genre, { films: totals.films + 1, sum: totals.sum + rating });
   }
   return new Map([...genres].map(([genre, { films, sum }]) => [genre, { films, mean: sum / films }]));
 }

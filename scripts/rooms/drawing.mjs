@@ -16,11 +16,11 @@ const border = 20;
  * to one that it imports; arcs of the roof and to leaves are left out, since both are next to all. Numbers of files and
  * of imports are not drawn: nearly every change would alter the picture, and each two branches would conflict in it.
  * @param {Record<string, string[]>} rooms those of each package, from the lowest to the highest
- * @param {Uses} found
+ * @param {Uses} uses
  */
-export function drawRooms(rooms, found) {
+export function drawRooms(rooms, uses) {
   const cards = Object.entries(rooms).map(([name, floors]) => {
-    const listed = ['roof', ...floors.toReversed(), 'leaves'].filter((room) => found.present.has(`${name} ${room}`));
+    const listed = ['roof', ...floors.toReversed(), 'leaves'].filter((room) => uses.present.has(`${name} ${room}`));
     const height = card.title + listed.length * (box.height + box.gap) + 2 * card.padding;
     return { name, listed, height };
   });
@@ -34,7 +34,7 @@ export function drawRooms(rooms, found) {
   const width = border * 2 + columnCount * card.width + (columnCount - 1) * card.gap;
   const height = Math.max(...columns.map((column) => column.height)) - card.gap + border;
   const drawn = columns.flatMap((column, at) =>
-    column.cards.map((each) => drawCard(each, border + at * (card.width + card.gap), found.arrows)),
+    column.cards.map((each) => drawCard(each, border + at * (card.width + card.gap), uses.arrows)),
   );
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="The rooms of each package and the imports between them, which all go downward">
 <defs><marker id="head" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="5" markerHeight="5" orient="auto" markerUnits="userSpaceOnUse"><path d="M0 0 6 3 0 6z" fill="#475569"/></marker></defs>
@@ -49,10 +49,10 @@ function drawCard({ name, listed, height, y }, x, arrows) {
   const left = x + card.padding;
   const top = (/** @type {number} */ at) => y + card.padding + card.title + at * (box.height + box.gap);
   const boxes = listed.map((room, at) => drawBox(room, left, top(at)));
-  const lines = listed.flatMap((from, at) =>
+  const lines = listed.flatMap((from, index) =>
     listed.flatMap((to, below) => {
       if (!arrows.has(`${name} ${from} ${to}`) || from === 'roof' || to === 'leaves') return [];
-      return drawArc(left + box.width, top(at) + box.height / 2, top(below) + box.height / 2, listed.length);
+      return drawArc(left + box.width, top(index) + box.height / 2, top(below) + box.height / 2, listed.length);
     }),
   );
   return [

@@ -81,13 +81,13 @@ async function createDatabases(port: number, password: string): Promise<Record<D
     const urls = {} as Record<DatabaseService, string>;
     for (const service of databaseServices) {
       const name = `granary_${service}`;
-      const own = createHmac('sha256', password).update(name).digest('base64url');
+      const rolePassword = createHmac('sha256', password).update(name).digest('base64url');
       const role = await client.query('select from pg_roles where rolname = $1', [name]);
-      if (role.rowCount === 0) await client.query(`create role ${name} login password '${own}'`);
+      if (role.rowCount === 0) await client.query(`create role ${name} login password '${rolePassword}'`);
       const database = await client.query('select from pg_database where datname = $1', [name]);
       if (database.rowCount === 0) await client.query(`create database ${name} owner ${name} template template0`);
       await client.query(`revoke connect, temporary on database ${name} from public`);
-      urls[service] = `postgres://${name}:${own}@127.0.0.1:${port}/${name}?sslmode=disable`;
+      urls[service] = `postgres://${name}:${rolePassword}@127.0.0.1:${port}/${name}?sslmode=disable`;
     }
     return urls;
   } catch (error) {

@@ -50,16 +50,16 @@ export interface ServicesSettings {
 export function environments(settings: ServicesSettings): Record<ServiceName, Record<string, string>> {
   const { directory, ports, databaseUrls, kafka, internalSecret } = settings;
   const trust = trustEnvironments(internalSecret);
-  const at = (service: DatabaseService | 'bytes'): string => `127.0.0.1:${ports[service]}`;
+  const addressOf = (service: DatabaseService | 'bytes'): string => `127.0.0.1:${ports[service]}`;
   const bus = busSettings(kafka);
   const common = (service: DatabaseService) => ({
-    LISTEN: at(service),
+    LISTEN: addressOf(service),
     DATABASE_URL: databaseUrls[service],
     ...trust[service],
     ...bus,
   });
   return {
-    payments: { ...common('payments'), FINANCE_ADDRESS: at('finance'), DATA_ADDRESS: at('data') },
+    payments: { ...common('payments'), FINANCE_ADDRESS: addressOf('finance'), DATA_ADDRESS: addressOf('data') },
     data: {
       ...common('data'),
       SKILLS_DIRECTORY: path.join(directory, 'skills'),
@@ -72,29 +72,29 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
     blobs: {
       ...common('blobs'),
       ...objectSettings(settings),
-      DATA_ADDRESS: at('data'),
-      HTTP_LISTEN: at('bytes'),
+      DATA_ADDRESS: addressOf('data'),
+      HTTP_LISTEN: addressOf('bytes'),
     },
     finance: {
       ...common('finance'),
-      DATA_ADDRESS: at('data'),
-      BLOBS_ADDRESS: at('blobs'),
-      PAYMENTS_ADDRESS: at('payments'),
+      DATA_ADDRESS: addressOf('data'),
+      BLOBS_ADDRESS: addressOf('blobs'),
+      PAYMENTS_ADDRESS: addressOf('payments'),
       KEY_FILE: path.join(directory, 'wallet-seed'),
       KEY_FILE_CREATE: 'true',
     },
-    tasks: { ...common('tasks'), DATA_ADDRESS: at('data') },
+    tasks: { ...common('tasks'), DATA_ADDRESS: addressOf('data') },
     gateway: {
       HOST: settings.host,
       PORT: String(settings.port),
       OPERATOR_KEY: settings.operatorKey,
       ...trust.gateway,
-      DATA_ADDRESS: at('data'),
-      BLOBS_ADDRESS: at('blobs'),
-      FINANCE_ADDRESS: at('finance'),
-      PAYMENTS_ADDRESS: at('payments'),
-      TASKS_ADDRESS: at('tasks'),
-      BLOBS_HTTP_ADDRESS: at('bytes'),
+      DATA_ADDRESS: addressOf('data'),
+      BLOBS_ADDRESS: addressOf('blobs'),
+      FINANCE_ADDRESS: addressOf('finance'),
+      PAYMENTS_ADDRESS: addressOf('payments'),
+      TASKS_ADDRESS: addressOf('tasks'),
+      BLOBS_HTTP_ADDRESS: addressOf('bytes'),
     },
   };
 }
@@ -188,8 +188,8 @@ function inherited(environment: Environment): NodeJS.ProcessEnv {
 
 /** METRICS_LISTEN is the address of the gateway's metrics; each other service uses the next port. */
 function metricsListen(name: ServiceName, environment: Environment): Record<string, string> {
-  const given = environment['METRICS_LISTEN'] ?? '';
-  const [, host, port] = /^(.+):(\d+)$/.exec(given) ?? [];
+  const address = environment['METRICS_LISTEN'] ?? '';
+  const [, host, port] = /^(.+):(\d+)$/.exec(address) ?? [];
   if (!host || port === '0') return {};
   const place = ['gateway', ...waves.flat()].indexOf(name);
   return { METRICS_LISTEN: `${host}:${Number(port) + place}` };

@@ -126,9 +126,9 @@ async function checkStore(dataDir: string, store: StackOptions['store']): Promis
 }
 
 async function gatewayPort({ host, port }: StackOptions): Promise<number> {
-  const wanted = port === 0 ? ((await choosePorts(1))[0] ?? 0) : port;
-  await requireFree(host, wanted);
-  return wanted;
+  const listenPort = port === 0 ? ((await choosePorts(1))[0] ?? 0) : port;
+  await requireFree(host, listenPort);
+  return listenPort;
 }
 
 /** Chooses a port for each service, see `choosePorts`. */

@@ -264,7 +264,7 @@ function togetherBeside(results: readonly BesideRound[]): TogetherBeside {
 
 /** Formats the table of a case: `results` by side. */
 export function besideLines(name: BesideCaseName, results: Record<string, BesideResult>): string[] {
-  const { title, perSecond, wanted } = besideCases[name];
+  const { title, perSecond, wanted: wantedRatio } = besideCases[name];
   const header = ['', 'p50 ms', 'p99 ms', 'x alone', "neighbour's requests/s", 'refused'];
   const rows = Object.entries(results).flatMap(([side, { alone, beside }]) => [
     [`${side}, alone`, alone.p50Ms.toFixed(1), alone.p99Ms.toFixed(1), '', '', alone.refused ?? ''],
@@ -279,5 +279,5 @@ export function besideLines(name: BesideCaseName, results: Record<string, Beside
       ],
     ),
   ]);
-  return ['', `${title}, ${perSecond}/s (wanted: p99 at most ${wanted} x alone)`, ...table([header, ...rows])];
+  return ['', `${title}, ${perSecond}/s (wanted: p99 at most ${wantedRatio} x alone)`, ...table([header, ...rows])];
 }

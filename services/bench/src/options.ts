@@ -155,9 +155,9 @@ function chooseSides(options: Options): void {
 }
 
 /** The names in a text with commas between, in their defined order. */
-function among<Name extends string>(known: readonly Name[], text: string, flag: string): Name[] {
+function among<Name extends string>(choices: readonly Name[], text: string, flag: string): Name[] {
   const names = text.split(',');
-  const unknown = names.filter((name) => !known.some((one) => one === name));
-  if (unknown.length > 0) throw new Error(`${flag} accepts ${known.join(', ')}, not ${unknown.join(', ')}.`);
-  return known.filter((name) => names.includes(name));
+  const unknown = names.filter((name) => !choices.some((one) => one === name));
+  if (unknown.length > 0) throw new Error(`${flag} accepts ${choices.join(', ')}, not ${unknown.join(', ')}.`);
+  return choices.filter((name) => names.includes(name));
 }

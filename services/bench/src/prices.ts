@@ -140,9 +140,9 @@ export function pricesLines(results: Record<string, Record<ReadName, Round>>): s
   const rows = Object.entries(results).flatMap(([side, ofSide]) =>
     namesOf(ofSide).map((name) => {
       const { perSecond, ratio, cpuRatio, cpuUs } = ofSide[name];
-      const { title, wanted = '' } = reads[name];
+      const { title, wanted: wantedRatio = '' } = reads[name];
       const figures = [Math.round(perSecond).toLocaleString('en-US'), ratio.toFixed(2), cpuRatio.toFixed(2)];
-      return [`${side}, ${title}`, ...figures, String(wanted), processorTimes(cpuUs)];
+      return [`${side}, ${title}`, ...figures, String(wantedRatio), processorTimes(cpuUs)];
     }),
   );
   const header = ['', 'requests/s', 'ratio', 'ratio by CPU', 'wanted', 'CPU µs per request'];

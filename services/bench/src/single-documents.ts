@@ -125,8 +125,10 @@ export function singleDocumentsLines(results: Record<string, Record<RequestKindN
   const rows = Object.entries(results).flatMap(([side, ofSide]) =>
     namesOf(ofSide).map((name) => {
       const { perSecond, ratio, cpuUs } = ofSide[name];
-      const { title, of, wanted }: RequestKind = requestKinds[name];
-      const compared = of ? [ratio!.toFixed(2), `${wanted ?? ''} x ${requestKinds[of].title}`.trimStart()] : ['', ''];
+      const { title, of: baseline, wanted: wantedRatio }: RequestKind = requestKinds[name];
+      const compared = baseline
+        ? [ratio!.toFixed(2), `${wantedRatio ?? ''} x ${requestKinds[baseline].title}`.trimStart()]
+        : ['', ''];
       return [`${side}, ${title}`, Math.round(perSecond).toLocaleString('en-US'), ...compared, processorTimes(cpuUs)];
     }),
   );

@@ -77,9 +77,9 @@ async function startVerifier(
 /** Formats the table of results. */
 export function verificationsLines(results: Record<RowName, VerificationsResult>): string[] {
   const rows = namesOf(schemes).map((name) => {
-    const { title, wanted } = schemes[name];
+    const { title, wanted: target } = schemes[name];
     const { perSecond, ratio } = results[name];
-    const parts = wanted && [wanted.perSecond && `${wanted.perSecond.toLocaleString('en-US')}/s`, `× ${wanted.ratio}`];
+    const parts = target && [target.perSecond && `${target.perSecond.toLocaleString('en-US')}/s`, `× ${target.ratio}`];
     return [
       title,
       `${Math.round(perSecond).toLocaleString('en-US')}/s`,

@@ -129,7 +129,7 @@ export async function measureReads(
 async function measurePair(
   tools: Tools,
   side: GranarySide,
-  { ours, other, wanted }: Pair,
+  { ours, other, wanted: wantedRatio }: Pair,
   { rounds }: Lengths,
 ): Promise<PairResult> {
   const results: Array<Record<'ours' | 'other', number>> = [];
@@ -145,7 +145,7 @@ async function measurePair(
     ours: median(results.map((one) => one.ours)),
     other: median(results.map((one) => one.other)),
     ratio: median(results.map((one) => one.ours / one.other)),
-    wanted,
+    wanted: wantedRatio,
   };
 }
 
@@ -214,12 +214,12 @@ async function eventsBesideRefreshMs(
 
 /** Formats the table of these results. */
 export function readsLines(results: ReadsResult): string[] {
-  const rows = Object.entries(results).map(([title, { ours, other, ratio, wanted }]) => [
+  const rows = Object.entries(results).map(([title, { ours, other, ratio, wanted: wantedRatio }]) => [
     title,
     `${ours.toFixed(2)} ms`,
     `${other.toFixed(2)} ms`,
     `× ${ratio.toFixed(2)}`,
-    `× ${wanted}`,
+    `× ${wantedRatio}`,
   ]);
   return ['', ...table([['of 100,000 documents', 'the first', 'the second', 'ratio', 'wanted'], ...rows])];
 }

@@ -104,8 +104,8 @@ export const blobsConfig = commonConfig
     const keys = names.map((name) => [config[name], config[`${name}_FILE`]].filter((value) => value !== undefined));
     const isWithoutKeys = keys.every((given) => given.length === 0);
     if (!isWithoutKeys || config.AWS_WEB_IDENTITY_TOKEN_FILE === undefined) {
-      for (const [at, name] of names.entries()) {
-        if (keys[at]!.length !== 1) {
+      for (const [index, name] of names.entries()) {
+        if (keys[index]!.length !== 1) {
           need(name, `either it, ${name}_FILE or AWS_WEB_IDENTITY_TOKEN_FILE is needed when OBJECT_STORE is s3`);
         }
       }

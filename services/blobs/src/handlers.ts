@@ -76,8 +76,11 @@ async function findEarlierDeletion(
     ifNoneMatch: null,
   };
   try {
-    const found = await data.changeDocument({ appId, appNumber, ticketId, ...change, idempotency, isPaid: true }, call);
-    return { height: found.height, ticketId: found.ticketId };
+    const earlierDeletion = await data.changeDocument(
+      { appId, appNumber, ticketId, ...change, idempotency, isPaid: true },
+      call,
+    );
+    return { height: earlierDeletion.height, ticketId: earlierDeletion.ticketId };
   } catch (error) {
     throw error instanceof ServiceError && refusals.has(error.reason) ? blobNotFound() : error;
   }

@@ -154,7 +154,7 @@ test('a collection without derived rows is compiled once, and its statements are
     abandon: () => Promise.resolve(),
   });
   const collection = {} as CollectionRef;
-  const statements = afterPlan.of(collection);
-  expect(afterPlan.of(collection)).toBe(statements);
+  const statements = afterPlan.statementsFor(collection);
+  expect(afterPlan.statementsFor(collection)).toBe(statements);
   expect([calls, statements.ctes, statements.returning, statements.afterCopy([])]).toEqual([1, empty, empty, []]);
 });

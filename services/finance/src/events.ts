@@ -9,7 +9,7 @@ export const usageTopics = ['usage'];
 /** The topic of payments that finance reads. */
 export const priceTopics = ['prices'];
 
-const at = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
+const time = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
 const count = z.int().min(0).transform(BigInt);
 const number = z.union([z.int().min(0), z.string().regex(/^\d{1,18}$/)]).transform(BigInt);
 
@@ -23,17 +23,17 @@ const payloads = {
     index_bytes: count.default(0n),
     document_count: count,
     retention_days: z.int().min(0).max(2_147_483_647).nullable(),
-    at,
+    at: time,
   }),
-  'collection.deleted': z.object({ app_id: z.string(), collection: z.string(), collection_number: number, at }),
-  'app.deleted': z.object({ app_id: z.string(), at }),
+  'collection.deleted': z.object({ app_id: z.string(), collection: z.string(), collection_number: number, at: time }),
+  'app.deleted': z.object({ app_id: z.string(), at: time }),
   'blobs.usage': z.object({
     app_id: z.string(),
     collection: z.string(),
     // Absent in events from before it was published.
     collection_number: number.optional(),
     size_bytes: count,
-    at,
+    at: time,
   }),
   'prices.set': z.object({
     retention_utia_per_gib_day: z
@@ -42,7 +42,7 @@ const payloads = {
       .transform(BigInt)
       .refine((amount) => amount <= maxUtia),
     retention_free_days: z.int().min(0).max(2_147_483_647),
-    since: at,
+    since: time,
   }),
 };
 

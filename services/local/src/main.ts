@@ -8,7 +8,12 @@ import { readSettings, startLauncher } from './start/settings';
 const log = createRootLogger(logLevelOf(process.env, 'warn'));
 
 void runUntilSignalled(log.child({ service: 'local' }), () => {
-  const { own, services, warnings } = readSettings(startLauncher, process.env);
+  const { own: launcherConfig, services, warnings } = readSettings(startLauncher, process.env);
   for (const warning of warnings) console.error(`Warning: ${warning}`);
-  return startLocal({ config: own, environment: withPlayMoney(services), log, say: (line) => console.log(line) });
+  return startLocal({
+    config: launcherConfig,
+    environment: withPlayMoney(services),
+    log,
+    say: (line) => console.log(line),
+  });
 });

@@ -43,14 +43,14 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
   });
   failed.catch(() => {});
   const stops: Array<() => Promise<void>> = [];
-  const own = log.child({ service: 'local' });
+  const localLog = log.child({ service: 'local' });
   try {
-    const telemetry = await startTelemetry('granary', config, own);
+    const telemetry = await startTelemetry('granary', config, localLog);
     stops.push(() => telemetry.stop());
     const openDatabases = async () => {
       const postgres = await startPostgres({
         dataDir,
-        log: { info: (text) => own.info(text), warn: (text) => own.warn(text) },
+        log: { info: (text) => localLog.info(text), warn: (text) => localLog.warn(text) },
         onFailure: fail,
       });
       stops.push(() => postgres.stop());

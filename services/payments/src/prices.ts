@@ -51,10 +51,10 @@ async function publishPrices(tx: Connection, prices: PriceList): Promise<void> {
 
 /** The latest price of each name; empty before the first list was stored. */
 async function readPrices(db: Queryable): Promise<Partial<PriceList>> {
-  const found = await rows<{ name: PriceName; amount: bigint }>(
+  const prices = await rows<{ name: PriceName; amount: bigint }>(
     db,
     sql`select distinct on (name) name, amount from price where name = any(${[...priceNames]}::text[])
       order by name, valid_from desc`,
   );
-  return Object.fromEntries(found.map(({ name, amount }) => [name, amount]));
+  return Object.fromEntries(prices.map(({ name, amount }) => [name, amount]));
 }

@@ -171,14 +171,14 @@ function openClients(
   return {
     ledger: () => {
       const target = () => overrides.ledger?.() ?? { address: financeAddress! };
-      const own = { repeatable: ['apply', 'getBalances', 'listHolds'], multiplexed: ['apply'] };
-      return (ledger ??= openClient(ledgerDefinition, target(), options('finance', own))).client;
+      const methods = { repeatable: ['apply', 'getBalances', 'listHolds'], multiplexed: ['apply'] };
+      return (ledger ??= openClient(ledgerDefinition, target(), options('finance', methods))).client;
     },
     chain: () => {
       const target = () => overrides.chain?.() ?? { address: financeAddress! };
       // A broadcast is repeated by those who know that the one before may have had its effect.
-      const own = { repeatable: ['describeChain', 'findTransaction', 'getAccount'] };
-      return (chain ??= openClient(chainDefinition, target(), options('finance', own))).client;
+      const methods = { repeatable: ['describeChain', 'findTransaction', 'getAccount'] };
+      return (chain ??= openClient(chainDefinition, target(), options('finance', methods))).client;
     },
     data: () => {
       const target = () => overrides.data?.() ?? { address: dataAddress! };

@@ -51,22 +51,22 @@ export class ByteWriter {
   /**
    * Overwrites four bytes that were written at `at`. By hand, because Buffer's method checks its arguments each time.
    */
-  int32At(at: number, value: number): void {
+  int32At(offset: number, value: number): void {
     const { bytes } = this;
-    bytes[at] = value >>> 24;
-    bytes[at + 1] = value >>> 16;
-    bytes[at + 2] = value >>> 8;
-    bytes[at + 3] = value;
+    bytes[offset] = value >>> 24;
+    bytes[offset + 1] = value >>> 16;
+    bytes[offset + 2] = value >>> 8;
+    bytes[offset + 3] = value;
   }
 
   /** A part of a buffer, from `start` up to and without `end`. */
   raw(value: Buffer, start = 0, end = value.length): void {
     const size = end - start;
     this.reserve(size);
-    const { bytes, size: at } = this;
-    if (size > loopBytesMax) value.copy(bytes, at, start, end);
-    else for (let i = 0; i < size; i += 1) bytes[at + i] = value[start + i]!;
-    this.size = at + size;
+    const { bytes, size: offset } = this;
+    if (size > loopBytesMax) value.copy(bytes, offset, start, end);
+    else for (let i = 0; i < size; i += 1) bytes[offset + i] = value[start + i]!;
+    this.size = offset + size;
   }
 
   /** Text as UTF-8. */
@@ -81,21 +81,21 @@ export class ByteWriter {
   /** False where the text has other characters than those of ASCII, and nothing was written. */
   private asciiText(value: string): boolean {
     this.reserve(value.length);
-    const { bytes, size: at } = this;
+    const { bytes, size: offset } = this;
     for (let i = 0; i < value.length; i += 1) {
       const unit = value.charCodeAt(i);
       if (unit > 0x7f) return false;
-      bytes[at + i] = unit;
+      bytes[offset + i] = unit;
     }
-    this.size = at + value.length;
+    this.size = offset + value.length;
     return true;
   }
 
   /** Makes room for that many more bytes. */
   protected reserve(sizeBytes: number): void {
-    const wanted = this.size + sizeBytes;
-    if (wanted <= this.bytes.length) return;
-    const larger = Buffer.allocUnsafe(Math.max(wanted, 2 * this.bytes.length));
+    const requiredBytes = this.size + sizeBytes;
+    if (requiredBytes <= this.bytes.length) return;
+    const larger = Buffer.allocUnsafe(Math.max(requiredBytes, 2 * this.bytes.length));
     this.bytes.copy(larger, 0, 0, this.size);
     this.bytes = larger;
   }

@@ -7,12 +7,12 @@ const editsMax = 2;
  * where there is none.
  */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
-  const wanted = foldCase(name);
+  const foldedName = foldCase(name);
   let nearest: string | undefined;
   let limit = editsMax;
   for (const candidate of candidates) {
     if (candidate === name) continue;
-    const distance = editDistance(wanted, foldCase(candidate), limit);
+    const distance = editDistance(foldedName, foldCase(candidate), limit);
     if (distance > limit || distance >= Math.min(name.length, candidate.length)) continue;
     nearest = candidate;
     if (distance === 0) break;
@@ -38,17 +38,17 @@ export function editDistance(from: string, to: string, limit: number): number {
     const row = [i];
     for (let j = Math.max(1, i - limit); j <= Math.min(to.length, i + limit); j++) {
       const cost = from[i - 1] === to[j - 1] ? 0 : 1;
-      let distance = Math.min(at(last, j) + 1, at(row, j - 1) + 1, at(last, j - 1) + cost);
+      let distance = Math.min(distanceAt(last, j) + 1, distanceAt(row, j - 1) + 1, distanceAt(last, j - 1) + cost);
       if (i > 1 && j > 1 && from[i - 1] === to[j - 2] && from[i - 2] === to[j - 1]) {
-        distance = Math.min(distance, at(beforeLast, j - 2) + 1);
+        distance = Math.min(distance, distanceAt(beforeLast, j - 2) + 1);
       }
       row[j] = distance;
     }
     beforeLast = last;
     last = row;
   }
-  return at(last, to.length);
+  return distanceAt(last, to.length);
 }
 
 /** The distance at an index of a row; one that the row does not hold is above the limit. */
-const at = (row: readonly number[], index: number): number => row[index] ?? Infinity;
+const distanceAt = (row: readonly number[], index: number): number => row[index] ?? Infinity;

@@ -38,18 +38,18 @@ const taskNotFound = () => notFound(TASK_NOT_FOUND, 'There is no such task');
 
 /** The task of a job from its events or, if they have not arrived yet, from the service that runs the job. */
 async function getJobTask({ pool, log, data }: Parts, ticketId: string, call: Call): Promise<Task> {
-  const known = await findTask(pool, ticketId);
-  if (known && hasEnded(known)) return known;
+  const storedTask = await findTask(pool, ticketId);
+  if (storedTask && hasEnded(storedTask)) return storedTask;
   try {
-    const asked = fromJob(await data.getJob({ ticketId }, newCall(call.requestId, dataTimeoutMs, call)));
-    return known && !isFurther(asked, known) ? known : asked;
+    const jobTask = fromJob(await data.getJob({ ticketId }, newCall(call.requestId, dataTimeoutMs, call)));
+    return storedTask && !isFurther(jobTask, storedTask) ? storedTask : jobTask;
   } catch (error) {
-    if (!known) throw error;
+    if (!storedTask) throw error;
     // The job may belong to another service; and the known state is correct, if perhaps not the latest.
     if (!(error instanceof ServiceError && error.reason === TASK_NOT_FOUND)) {
       log.warn({ err: error, requestId: call.requestId }, 'reading a job from data failed');
     }
-    return known;
+    return storedTask;
   }
 }
 

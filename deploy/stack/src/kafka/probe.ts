@@ -140,11 +140,11 @@ function bytes(value: Buffer): Buffer {
 
 /** Parses a metadata response: correlation id, brokers (node id, host, port, rack), controller id, topics. */
 function readMetadata(answer: Buffer): KafkaCluster {
-  let at = 4;
-  const nextInt32 = (): number => answer.readInt32BE((at += 4) - 4);
+  let offset = 4;
+  const nextInt32 = (): number => answer.readInt32BE((offset += 4) - 4);
   const skipText = (): void => {
-    const length = answer.readInt16BE(at);
-    at += 2 + Math.max(0, length);
+    const length = answer.readInt16BE(offset);
+    offset += 2 + Math.max(0, length);
   };
   const brokers = nextInt32();
   for (let i = 0; i < brokers; i++) {

@@ -118,15 +118,15 @@ export async function withLock<T>(file: string, work: () => Promise<T>, signal?:
 
 /** Links a complete file into place, so that a lock always contains the identity of its holder. */
 async function takeLock(file: string): Promise<boolean> {
-  const own = `${file}.${randomBytes(6).toString('hex')}`;
+  const temporaryFile = `${file}.${randomBytes(6).toString('hex')}`;
   try {
-    await writeFile(own, identify(process.pid) ?? '');
-    await link(own, file);
+    await writeFile(temporaryFile, identify(process.pid) ?? '');
+    await link(temporaryFile, file);
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   } finally {
-    await rm(own, { force: true });
+    await rm(temporaryFile, { force: true });
   }
   const holder = await readFile(file, 'utf8').catch(() => undefined);
   if (holder !== undefined && (await isAbandoned(holder, file, foreignLockMs))) await rm(file, { force: true });

@@ -53,8 +53,8 @@ export async function installGoPrograms(
 
 /** Go caches modules and build results in the user's folders; a user without writable ones gets temporary caches. */
 async function ownCaches(staging: string, signal: AbortSignal | undefined): Promise<NodeJS.ProcessEnv> {
-  const asked = await runTool('go', ['env', 'GOMODCACHE', 'GOCACHE'], { cwd: staging, signal }).catch(() => '');
-  const folders = asked.split('\n').filter((folder) => path.isAbsolute(folder));
+  const output = await runTool('go', ['env', 'GOMODCACHE', 'GOCACHE'], { cwd: staging, signal }).catch(() => '');
+  const folders = output.split('\n').filter((folder) => path.isAbsolute(folder));
   const usable = await Promise.all(folders.map(isWritable));
   if (usable.length === 2 && usable.every(Boolean)) return {};
   const flags = `${process.env.GOFLAGS ?? ''} -modcacherw`.trim();

@@ -15,11 +15,11 @@ export async function installationId(db: Queryable): Promise<string> {
 
 /** The keys among those given that belong to this installation. */
 export async function knownKeys(db: Queryable, keys: readonly string[]): Promise<ReadonlySet<string>> {
-  const known = await rows<{ key: string }>(
+  const objects = await rows<{ key: string }>(
     db,
     sql`select object_key as key from object where object_key = any(${keys}::text[])`,
   );
-  return new Set(known.map(({ key }) => key));
+  return new Set(objects.map(({ key }) => key));
 }
 
 /**
@@ -56,11 +56,11 @@ export async function releaseObjects(tx: Connection, keys: readonly string[]): P
 }
 
 export async function findReleased(db: Queryable, limit: number): Promise<string[]> {
-  const found = await rows<{ key: string }>(
+  const objects = await rows<{ key: string }>(
     db,
     sql`select object_key as key from object where released_at is not null order by released_at limit ${limit}`,
   );
-  return found.map(({ key }) => key);
+  return objects.map(({ key }) => key);
 }
 
 /** Deletes the rows of objects whose bytes are removed. */

@@ -228,7 +228,7 @@ export async function findDeleting(db: Queryable, ageMs: number, limit: number):
 /** Detaches at most `limit` deleted blobs from their objects and releases objects without users. Returns how many. */
 export async function detachObjects(pool: Pool, limit: number): Promise<number> {
   return retriedTransaction(pool, async (tx) => {
-    const given = await rows<{ objectKey: string }>(
+    const references = await rows<{ objectKey: string }>(
       tx,
       sql`with deleted as (
           select blob_id, object_key from blob where state = 'deleted' and object_key is not null
@@ -236,11 +236,11 @@ export async function detachObjects(pool: Pool, limit: number): Promise<number> 
         update blob set object_key = null from deleted where blob.blob_id = deleted.blob_id
         returning deleted.object_key as "objectKey"`,
     );
-    if (given.length > 0)
+    if (references.length > 0)
       await releaseObjects(
         tx,
-        given.map(({ objectKey }) => objectKey),
+        references.map(({ objectKey }) => objectKey),
       );
-    return given.length;
+    return references.length;
   });
 }

@@ -90,9 +90,9 @@ async function countUnnumbered(tx: Connection, change: UsageChange): Promise<Cou
 
 /** The collection that blobs without a number count in; 0 when there is none yet. */
 async function unnumberedCountIn(tx: Connection, { appId, collection }: UsageChange): Promise<bigint> {
-  const found = await row<{ number: bigint | null }>(
+  const usage = await row<{ number: bigint | null }>(
     tx,
     sql`select counts_in as number from blob_usage where app_id = ${appId} and collection = ${collection}`,
   );
-  return found?.number ?? 0n;
+  return usage?.number ?? 0n;
 }

@@ -37,8 +37,8 @@ export async function openFilesystemStore(directory: string): Promise<ObjectStor
       return handle?.createReadStream({ ...range, highWaterMark: readBufferBytes });
     },
     stat: async (key) => {
-      const found = await existing(stat(pathOf(key)));
-      return found && { sizeBytes: found.size };
+      const stats = await existing(stat(pathOf(key)));
+      return stats && { sizeBytes: stats.size };
     },
     delete: (key) => remove(pathOf(key)),
     probe: () => explained(probe(join(temporary, 'probe'))),

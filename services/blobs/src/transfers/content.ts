@@ -12,9 +12,9 @@ export function storedType(declared: string): string {
 }
 
 /** The file name of a client without directories and control characters; null when nothing remains. */
-export function storedFilename(given: string | null): string | null {
+export function storedFilename(filename: string | null): string | null {
   // Control characters, lone surrogates, and bidirectional overrides, which can disguise a name.
-  const name = (given ?? '').replace(/^.*[/\\]/s, '').replace(/[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/gu, '');
+  const name = (filename ?? '').replace(/^.*[/\\]/s, '').replace(/[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/gu, '');
   const kept = [...name].slice(0, filenameMaxCharacters).join('').trim();
   return kept === '' || kept === '.' || kept === '..' ? null : kept;
 }

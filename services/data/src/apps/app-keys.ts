@@ -47,17 +47,17 @@ export async function issueKey(
   app: App,
   definition: KeyDefinition,
 ): Promise<{ key: Key; secret: string }> {
-  const at = await databaseTime(tx);
+  const time = await databaseTime(tx);
   const secret = newSecret('app_');
   await execute(
     tx,
-    sql`update app_key set revoked_at = ${at} where app_number = ${app.number} and name = ${definition.name} and revoked_at is null`,
+    sql`update app_key set revoked_at = ${time} where app_number = ${app.number} and name = ${definition.name} and revoked_at is null`,
   );
   await execute(
     tx,
     sql`insert into app_key (key_id, app_number, name, hash, last_four, permissions, pay_limits, created_at)
         values (${newId('key_')}, ${app.number}, ${definition.name}, ${hashKey(secret)}, ${secret.slice(-4)},
-                ${definition.permissions}, ${definition.payLimits === undefined ? null : JSON.stringify(definition.payLimits)}, ${at})`,
+                ${definition.permissions}, ${definition.payLimits === undefined ? null : JSON.stringify(definition.payLimits)}, ${time})`,
   );
   return { key: (await findKey(tx, app, ofName(definition.name)))!, secret };
 }
@@ -81,15 +81,15 @@ const columns = sql`${keyOrder} as listed_as, k.key_id, a.app_id, a.number as ap
 const payLimits = (found: KeyRow): PayLimits | undefined =>
   found.pay_limits === null ? undefined : (JSON.parse(found.pay_limits) as PayLimits);
 
-function toKey(found: KeyRow): Key {
+function toKey(key: KeyRow): Key {
   return message<Key>({
-    keyId: found.key_id,
-    appId: found.app_id,
-    name: found.name,
-    permissions: found.permissions,
-    payLimits: payLimits(found),
-    lastFour: found.last_four,
-    createdAt: found.created_at.toISOString(),
+    keyId: key.key_id,
+    appId: key.app_id,
+    name: key.name,
+    permissions: key.permissions,
+    payLimits: payLimits(key),
+    lastFour: key.last_four,
+    createdAt: key.created_at.toISOString(),
   });
 }
 
@@ -212,19 +212,19 @@ const unknownKey: VerifyKeyResponse = { known: false, name: '', keyId: '', appId
 
 /** Returns the rights of a key. An index finds it by the SHA-256 of its text, so that timing reveals nothing. */
 export async function verifyKey({ fast }: FastContext, { hash }: VerifyKeyRequest): Promise<VerifyKeyResponse> {
-  const found = await row<KeyRow>(
+  const key = await row<KeyRow>(
     fast,
     sql`select ${columns} from app_key k join application a on a.number = k.app_number
         where k.hash = ${Buffer.from(hash)} and k.revoked_at is null and a.deleted_at is null`,
   );
-  if (!found) return unknownKey;
+  if (!key) return unknownKey;
   return message<VerifyKeyResponse>({
     known: true,
-    name: found.name,
-    keyId: found.key_id,
-    appId: found.app_id,
-    appNumber: found.app_number.toString(),
-    permissions: found.permissions,
-    payLimits: payLimits(found),
+    name: key.name,
+    keyId: key.key_id,
+    appId: key.app_id,
+    appNumber: key.app_number.toString(),
+    permissions: key.permissions,
+    payLimits: payLimits(key),
   });
 }

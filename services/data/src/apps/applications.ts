@@ -46,17 +46,17 @@ interface ApplicationRow {
 const columns = sql`a.number, a.app_id, a.name, a.description, a.owner_address, a.created_at, a.updated_at,
   a.payment_networks, h.height`;
 
-function toApplication(found: ApplicationRow): Application {
+function toApplication(application: ApplicationRow): Application {
   return message<Application>({
-    appId: found.app_id,
-    number: found.number.toString(),
-    name: found.name,
-    description: found.description,
-    ownerAddress: found.owner_address ?? undefined,
-    createdAt: found.created_at.toISOString(),
-    updatedAt: found.updated_at.toISOString(),
-    height: found.height.toString(),
-    paymentNetworks: found.payment_networks ?? [],
+    appId: application.app_id,
+    number: application.number.toString(),
+    name: application.name,
+    description: application.description,
+    ownerAddress: application.owner_address ?? undefined,
+    createdAt: application.created_at.toISOString(),
+    updatedAt: application.updated_at.toISOString(),
+    height: application.height.toString(),
+    paymentNetworks: application.payment_networks ?? [],
   });
 }
 
@@ -89,11 +89,11 @@ export async function createApplication(
 }
 
 async function insertApplication(tx: Connection, appId: string, request: CreateApplicationRequest) {
-  const at = await databaseTime(tx);
+  const time = await databaseTime(tx);
   const inserted = await row<{ number: bigint }>(
     tx,
     sql`insert into application (app_id, name, description, owner_address, created_at, updated_at)
-        values (${appId}, ${request.name}, ${request.description}, ${request.ownerAddress ?? null}, ${at}, ${at}) returning number`,
+        values (${appId}, ${request.name}, ${request.description}, ${request.ownerAddress ?? null}, ${time}, ${time}) returning number`,
   ).catch((error: unknown) => {
     if (violatedConstraint(error) !== 'application_app_id_key') throw error;
     throw conflict(ALREADY_EXISTS, `An app with the id ${appId} exists already or existed once`);
@@ -109,7 +109,7 @@ async function insertApplication(tx: Connection, appId: string, request: CreateA
       aggregateId: `app/${number}`,
       aggregateSequence: 1n,
       type: 'app.created',
-      payload: { app_id: appId, at: at.toISOString() },
+      payload: { app_id: appId, at: time.toISOString() },
     },
   ]);
   return { number, appId };
@@ -121,19 +121,19 @@ export function getApplication({ pool }: PoolContext, { appId }: GetApplicationR
 }
 
 async function findApplication(db: Queryable, appId: string): Promise<Application> {
-  const found = await row<ApplicationRow>(
+  const application = await row<ApplicationRow>(
     db,
     sql`select ${columns} from application a join head h on h.app_number = a.number
         where a.app_id = ${appId} and a.deleted_at is null`,
   );
-  if (!found) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
-  return toApplication(found);
+  if (!application) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
+  return toApplication(application);
 }
 
 /** Sums over the collections of an app. Throws APP_NOT_FOUND. */
 export async function getAppStats({ pool }: PoolContext, { appId }: AppRequest): Promise<AppStats> {
   const app = await findApp(pool, appId);
-  const found = await row<{ collections: bigint; documents: bigint; bytes: bigint; height: bigint } & IndexTotals>(
+  const stats = await row<{ collections: bigint; documents: bigint; bytes: bigint; height: bigint } & IndexTotals>(
     pool,
     sql`select count(c.number) as collections, coalesce(sum(c.row_count - c.deleted_count), 0)::int8 as documents,
           coalesce(sum(c.size_bytes), 0)::int8 as bytes, h.height,
@@ -147,14 +147,14 @@ export async function getAppStats({ pool }: PoolContext, { appId }: AppRequest):
         from head h left join collection c on c.app_number = h.app_number and c.deleted_at is null
         where h.app_number = ${app.number} group by h.app_number, h.height`,
   );
-  if (!found) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
+  if (!stats) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
   return {
-    collectionCount: found.collections.toString(),
-    documentCount: found.documents.toString(),
-    sizeBytes: found.bytes.toString(),
-    height: found.height.toString(),
-    indexCount: found.indexes.toString(),
-    indexBytes: found.indexBytes.toString(),
+    collectionCount: stats.collections.toString(),
+    documentCount: stats.documents.toString(),
+    sizeBytes: stats.bytes.toString(),
+    height: stats.height.toString(),
+    indexCount: stats.indexes.toString(),
+    indexBytes: stats.indexBytes.toString(),
   };
 }
 
@@ -174,7 +174,7 @@ export async function listApplications(
 ): Promise<ListApplicationsResponse> {
   const limit = Math.min(Math.max(request.limit, 1), listingRowsMax);
   const offset = Math.max(request.offset, 0);
-  const [found, total] = await Promise.all([
+  const [applications, total] = await Promise.all([
     rows<ApplicationRow>(
       pool,
       sql`select * from (
@@ -187,7 +187,7 @@ export async function listApplications(
     ),
     row<{ count: bigint }>(pool, sql`select count(*) from application where deleted_at is null`),
   ]);
-  return { applications: found.map(toApplication), total: total!.count.toString() };
+  return { applications: applications.map(toApplication), total: total!.count.toString() };
 }
 
 /** Networks of an app, at most: an operator cannot offer more. */
@@ -204,10 +204,10 @@ export async function updateApplication(
   }
   const networks = paymentNetworks.length === 0 ? null : paymentNetworks;
   return withAppLockOnce<UpdateApplicationResponse>(pool, request, async (tx, app) => {
-    const at = await databaseTime(tx);
+    const time = await databaseTime(tx);
     await execute(
       tx,
-      sql`update application set payment_networks = ${networks}::text[], updated_at = ${at} where number = ${app.number}`,
+      sql`update application set payment_networks = ${networks}::text[], updated_at = ${time} where number = ${app.number}`,
     );
     // The skills document names them.
     await bumpCatalogRevision(tx, app.number);
@@ -225,13 +225,13 @@ export async function deleteApplication(
 ): Promise<DeleteApplicationResponse> {
   const { appId } = request;
   return withAppLockOnce<DeleteApplicationResponse>(pool, request, async (tx, app) => {
-    const at = await databaseTime(tx);
-    await execute(tx, sql`update application set deleted_at = ${at} where number = ${app.number}`);
+    const time = await databaseTime(tx);
+    await execute(tx, sql`update application set deleted_at = ${time} where number = ${app.number}`);
     // A transaction that waits for the lock then finds no row.
     await execute(tx, sql`delete from head where app_number = ${app.number}`);
     await execute(
       tx,
-      sql`update app_key set revoked_at = ${at} where app_number = ${app.number} and revoked_at is null`,
+      sql`update app_key set revoked_at = ${time} where app_number = ${app.number} and revoked_at is null`,
     );
     await append(tx, [
       {
@@ -240,7 +240,7 @@ export async function deleteApplication(
         aggregateId: `app/${app.number}`,
         aggregateSequence: 2n,
         type: 'app.deleted',
-        payload: { app_id: appId, at: at.toISOString() },
+        payload: { app_id: appId, at: time.toISOString() },
       },
     ]);
     await enqueueJob(tx, app, 'app.drop', { app_number: app.number.toString() });

@@ -23,8 +23,8 @@ const attempts = 12;
  * of the transaction waits for locks at most 200 ms and then fails with a retryable error.
  */
 export async function lockApp(tx: Connection, appNumber: bigint): Promise<void> {
-  const found = await row(tx, sql`select from head where app_number = ${appNumber} for update`);
-  if (!found) throw notFound(APP_NOT_FOUND, 'There is no such app');
+  const head = await row(tx, sql`select from head where app_number = ${appNumber} for update`);
+  if (!head) throw notFound(APP_NOT_FOUND, 'There is no such app');
   await execute(tx, sql`set local lock_timeout = ${trusted(String(lockTimeoutMs))}`);
 }
 

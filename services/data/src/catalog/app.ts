@@ -14,10 +14,10 @@ export const appNotFound = (appId: string): ServiceError => notFound(APP_NOT_FOU
 
 /** Number and id of an app that is not deleted. Throws APP_NOT_FOUND. */
 export async function findApp(db: Queryable, appId: string): Promise<App> {
-  const found = await row<{ number: bigint }>(
+  const app = await row<{ number: bigint }>(
     db,
     sql`select number from application where app_id = ${appId} and deleted_at is null`,
   );
-  if (!found) throw appNotFound(appId);
-  return { number: found.number, appId };
+  if (!app) throw appNotFound(appId);
+  return { number: app.number, appId };
 }

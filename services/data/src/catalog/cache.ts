@@ -31,7 +31,7 @@ export class CatalogCache {
    * Returns the cached collection, however old it is, to a holder of the lock of the head. Such a caller must not wait
    * for a second connection: whoever holds that connection may wait for the lock, which would be a deadlock.
    */
-  known(appNumber: bigint, collection: string): CollectionRef | undefined {
+  peek(appNumber: bigint, collection: string): CollectionRef | undefined {
     return this.cache.peek(`${appNumber}/${collection}`);
   }
 

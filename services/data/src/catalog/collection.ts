@@ -83,14 +83,14 @@ export async function findCollection(db: Queryable, app: App, name: string): Pro
 
 /** A collection that must exist. Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
 export async function requireCollection(db: Queryable, appId: string, name: string): Promise<CollectionRef> {
-  const found = await findCollection(db, await findApp(db, appId), name);
-  if (!found) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-  return found;
+  const collection = await findCollection(db, await findApp(db, appId), name);
+  if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+  return collection;
 }
 
 /** Finds the named collections in one statement, and leaves out names that no collection has. */
 export async function findCollections(db: Queryable, app: App, names: readonly string[]): Promise<CollectionRef[]> {
-  const found = await rows<CollectionRow>(
+  const collections = await rows<CollectionRow>(
     db,
     sql`select c.number, c.name, c.namespace, c.read_access, c.retention_days, c.schema_text,
                c.row_count, c.deleted_count, c.version_count, c.size_bytes, c.read_price_config_text, c.write_pricing,
@@ -119,39 +119,39 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
         where c.app_number = ${app.number} and c.name = any(${names}) and c.deleted_at is null`,
   );
   const refs: CollectionRef[] = [];
-  for (const collection of found) refs.push(await toCollectionRef(app, collection));
+  for (const collection of collections) refs.push(await toCollectionRef(app, collection));
   return refs;
 }
 
-async function toCollectionRef(app: App, found: CollectionRow): Promise<CollectionRef> {
-  const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text, { isStored: true });
-  const fields = (JSON.parse(found.fields) as FieldRow[]).map(toIndexedField);
+async function toCollectionRef(app: App, collection: CollectionRow): Promise<CollectionRef> {
+  const schema = collection.schema_text === null ? undefined : parseSchema(collection.schema_text, { isStored: true });
+  const fields = (JSON.parse(collection.fields) as FieldRow[]).map(toIndexedField);
   const byNumber = new Map(fields.map((field) => [field.number, field]));
-  const indexRows = JSON.parse(found.indexes) as Array<IndexRow & { read_price: string | null }>;
+  const indexRows = JSON.parse(collection.indexes) as Array<IndexRow & { read_price: string | null }>;
   const indexes = indexRows.map((index) => toIndexDefinition(index, byNumber));
   return {
     appNumber: app.number,
     appId: app.appId,
-    number: found.number,
-    name: found.name,
-    namespace: found.namespace,
-    readAccess: found.read_access,
-    retentionDays: found.retention_days,
+    number: collection.number,
+    name: collection.name,
+    namespace: collection.namespace,
+    readAccess: collection.read_access,
+    retentionDays: collection.retention_days,
     schema,
     fields,
     indexes,
-    encrypted: found.encrypted === null ? undefined : await readEncryptedFields(app.number, found.encrypted),
+    encrypted: collection.encrypted === null ? undefined : await readEncryptedFields(app.number, collection.encrypted),
     readPrices: collectionReadPrices(
-      found.read_price_config_text,
+      collection.read_price_config_text,
       indexes.map(({ fields: names }, at) => ({ fields: names, priceText: indexRows[at]!.read_price })),
     ),
-    hasWritePricing: found.write_pricing,
-    liveViews: (JSON.parse(found.live_views) as LiveViewRow[]).map(toLiveView),
-    rowCount: found.row_count,
-    deletedCount: found.deleted_count,
-    versionCount: found.version_count,
-    sizeBytes: found.size_bytes,
-    revision: found.revision,
-    state: found.state,
+    hasWritePricing: collection.write_pricing,
+    liveViews: (JSON.parse(collection.live_views) as LiveViewRow[]).map(toLiveView),
+    rowCount: collection.row_count,
+    deletedCount: collection.deleted_count,
+    versionCount: collection.version_count,
+    sizeBytes: collection.size_bytes,
+    revision: collection.revision,
+    state: collection.state,
   };
 }

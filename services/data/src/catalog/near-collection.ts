@@ -7,13 +7,13 @@ import { COLLECTION_NOT_FOUND } from './collection';
 
 /** The collection of an app whose name another one may be meant to be, see nearestName(). One statement. */
 export async function nearCollection(db: Queryable, app: App, name: string): Promise<string | undefined> {
-  const found = await rows<{ name: string }>(
+  const collections = await rows<{ name: string }>(
     db,
     sql`select name from collection where app_number = ${app.number} and deleted_at is null order by name`,
   );
   return nearestName(
     name,
-    found.map((collection) => collection.name),
+    collections.map((collection) => collection.name),
   );
 }
 

@@ -17,8 +17,8 @@ export interface ReadPrice {
 
 /** A price as it is stored: JSON of its members; null for one that has none. */
 export function priceText(price: IndexPrice | null | undefined): string | null {
-  const given = Object.entries(price ?? {}).filter(([, value]) => value !== undefined && value !== null);
-  return given.length === 0 ? null : JSON.stringify(Object.fromEntries(given));
+  const entries = Object.entries(price ?? {}).filter(([, value]) => value !== undefined && value !== null);
+  return entries.length === 0 ? null : JSON.stringify(Object.fromEntries(entries));
 }
 
 /** A price that is stored, as a message. */

@@ -16,15 +16,15 @@ export async function findReferences(
   appId: string,
   datasets: readonly string[],
 ): Promise<FoundReferences> {
-  const found = await row<{ has_countries: boolean; datasets: string }>(
+  const references = await row<{ has_countries: boolean; datasets: string }>(
     db,
     sql`select (select sha256 <> '' from country_file) as has_countries,
           coalesce((select json_agg(json_build_object('name', d.name, 'app', d.app_number::text, 'table', d.table_number::text))
             from dataset d join application a on a.number = d.app_number
             where a.app_id = ${appId} and a.deleted_at is null and d.name = any(${datasets}::text[])), '[]')::text as datasets`,
   );
-  const tables = (JSON.parse(found!.datasets) as Array<{ name: string; app: string; table: string }>).map(
+  const tables = (JSON.parse(references!.datasets) as Array<{ name: string; app: string; table: string }>).map(
     ({ name, app, table }) => [name, { appNumber: BigInt(app), tableNumber: BigInt(table) }] as const,
   );
-  return { hasCountries: found!.has_countries, tables: new Map(tables) };
+  return { hasCountries: references!.has_countries, tables: new Map(tables) };
 }

@@ -60,16 +60,18 @@ export function parseSchema(text: string, { isStored = false } = {}): Schema {
   const messages: FieldMessages = {};
   const wrong = (path: string, message: string) => (messages[path] ??= []).push(message);
   const fields = new Map<string, FieldRule>();
-  const given = definition instanceof Map ? definition.get('fields') : undefined;
+  const declaredFields = definition instanceof Map ? definition.get('fields') : undefined;
   if (!(definition instanceof Map)) wrong('schema_definition', 'must be an object');
   else {
     for (const key of definition.keys())
       if (key !== 'fields') wrong(`schema_definition.${key}`, 'is not a known field');
-    if (given !== undefined && !(given instanceof Map)) wrong('schema_definition.fields', 'must be an object');
+    if (declaredFields !== undefined && !(declaredFields instanceof Map))
+      wrong('schema_definition.fields', 'must be an object');
   }
-  if (given instanceof Map) {
-    if (given.size > schemaFieldsMax) wrong('schema_definition.fields', `may have at most ${schemaFieldsMax} fields`);
-    for (const [name, rule] of given) {
+  if (declaredFields instanceof Map) {
+    if (declaredFields.size > schemaFieldsMax)
+      wrong('schema_definition.fields', `may have at most ${schemaFieldsMax} fields`);
+    for (const [name, rule] of declaredFields) {
       const path = `schema_definition.fields.${name}`;
       if (!isFieldPath(name)) wrong(path, 'is not a field path of 1 to 16 steps with dots between them');
       else if (!(rule instanceof Map)) wrong(path, 'must be an object with a type');
@@ -121,11 +123,12 @@ function parseRule(
   };
   const validation = rule.get('validation');
   if (validation !== undefined && !(validation instanceof Map)) wrong(`${path}.validation`, 'must be an object');
-  const given: JsonObject = validation instanceof Map ? membersOf(validation, isStored) : new Map<string, JsonValue>();
-  for (const key of given.keys())
+  const constraints: JsonObject =
+    validation instanceof Map ? membersOf(validation, isStored) : new Map<string, JsonValue>();
+  for (const key of constraints.keys())
     if (!validationKeys.has(key)) wrong(`${path}.validation.${key}`, 'is not a known field');
   const bound = (key: string): string | undefined => {
-    const value = given.get(key);
+    const value = constraints.get(key);
     if (value !== undefined && !(value instanceof JsonNumber)) wrong(`${path}.validation.${key}`, 'must be a number');
     return value instanceof JsonNumber ? value.text : undefined;
   };
@@ -138,8 +141,8 @@ function parseRule(
     defaultText: undefined,
     min: bound('min'),
     max: bound('max'),
-    pattern: parsePattern(given.get('pattern'), `${path}.validation.pattern`, wrong),
-    enum: parseEnum(given.get('enum'), type as SchemaType, `${path}.validation.enum`, wrong),
+    pattern: parsePattern(constraints.get('pattern'), `${path}.validation.pattern`, wrong),
+    enum: parseEnum(constraints.get('enum'), type as SchemaType, `${path}.validation.enum`, wrong),
   };
   if ((parsed.index || parsed.unique) && (name.length > indexedFieldLengthMax || !isIndexName(name))) {
     wrong(path, `must have at most ${indexedFieldLengthMax} printable characters to be indexed`);

@@ -29,11 +29,11 @@ export interface CommitRow {
 }
 
 /** One statement that writes links. */
-export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], at: Date): Sql {
+export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], time: Date): Sql {
   const texts = (of: (commit: CommitRow) => string | null) => textArray(commits.map(of));
   // An array of arrays must be rectangular in Postgres, so each list of ids travels as the text of an array.
   return sql`insert into ${commitsTable(appNumber)} (height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at, hashes)
-        select height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids::text[], user_address, ${at}, hashes
+        select height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids::text[], user_address, ${time}, hashes
         from unnest(${int8Array(commits.map(({ link }) => Number(link.height)))}::int8[],
             ${int8Array(commits.map(({ link }) => Number(link.ordinal)))}::int8[],
             ${byteaArray(commits.map(({ link }) => link.hash))}::bytea[],
@@ -120,13 +120,13 @@ export async function findCommits(
   appNumber: bigint,
   ticketIds: readonly string[],
 ): Promise<LoggedCommit[]> {
-  const found = await rows<StoredCommit>(
+  const commits = await rows<StoredCommit>(
     db,
     sql`select ticket_id, operation, collection, namespace, height, hash, ids, user_address, at,
           ${collectionAt(appNumber)} as collection_number
         from ${commitsTable(appNumber)} c where ticket_id = any(${ticketIds})`,
   );
-  return found.map(({ operation, collection, namespace, height, hash, ids, at, ...stored }) => ({
+  return commits.map(({ operation, collection, namespace, height, hash, ids, at, ...stored }) => ({
     ticketId: stored.ticket_id,
     operation,
     collection,

@@ -61,14 +61,14 @@ export function contentParts(collection: string, entries: readonly Entry[]): Buf
     size += 3 * lengthBytes + name.length + Buffer.byteLength(id) + content.length;
   }
   const parts = Buffer.allocUnsafe(size);
-  let at = 0;
+  let offset = 0;
   for (const { id, sha256: content } of entries) {
-    at = parts.writeUInt32BE(name.length, at);
-    at += name.copy(parts, at);
-    const idBytes = parts.write(id, at + lengthBytes);
-    at = parts.writeUInt32BE(idBytes, at) + idBytes;
-    at = parts.writeUInt32BE(content.length, at);
-    at += content.copy(parts, at);
+    offset = parts.writeUInt32BE(name.length, offset);
+    offset += name.copy(parts, offset);
+    const idBytes = parts.write(id, offset + lengthBytes);
+    offset = parts.writeUInt32BE(idBytes, offset) + idBytes;
+    offset = parts.writeUInt32BE(content.length, offset);
+    offset += content.copy(parts, offset);
   }
   return parts;
 }

@@ -82,22 +82,22 @@ interface CollectionRow {
 const collectionColumns = sql`name, namespace, primary_column, sort_column, schema_text, read_access, retention_days,
   read_price_config_text, write_pricing, row_count - deleted_count as documents, size_bytes, created_at, updated_at`;
 
-function toCollection(appId: string, found: CollectionRow): Collection {
+function toCollection(appId: string, collection: CollectionRow): Collection {
   return message<Collection>({
     appId,
-    name: found.name,
-    namespace: found.namespace ?? undefined,
-    primaryColumn: found.primary_column ?? undefined,
-    sortColumn: found.sort_column ?? undefined,
-    schemaJson: found.schema_text ?? '',
-    readAccess: found.read_access,
-    retentionDays: found.retention_days ?? undefined,
-    documentCount: found.documents.toString(),
-    sizeBytes: found.size_bytes.toString(),
-    createdAt: found.created_at.toISOString(),
-    updatedAt: found.updated_at.toISOString(),
-    readPriceConfig: storedPrice(found.read_price_config_text),
-    writePricing: found.write_pricing,
+    name: collection.name,
+    namespace: collection.namespace ?? undefined,
+    primaryColumn: collection.primary_column ?? undefined,
+    sortColumn: collection.sort_column ?? undefined,
+    schemaJson: collection.schema_text ?? '',
+    readAccess: collection.read_access,
+    retentionDays: collection.retention_days ?? undefined,
+    documentCount: collection.documents.toString(),
+    sizeBytes: collection.size_bytes.toString(),
+    createdAt: collection.created_at.toISOString(),
+    updatedAt: collection.updated_at.toISOString(),
+    readPriceConfig: storedPrice(collection.read_price_config_text),
+    writePricing: collection.write_pricing,
   });
 }
 
@@ -115,12 +115,12 @@ export function getCollection(
 /** The collection as it is for `db`, which may be in a transaction. */
 async function collectionNow(db: Queryable, appId: string, name: string): Promise<Collection> {
   const app = await findApp(db, appId);
-  const found = await row<CollectionRow>(
+  const collection = await row<CollectionRow>(
     db,
     sql`select ${collectionColumns} from collection where app_number = ${app.number} and name = ${name} and deleted_at is null`,
   );
-  if (!found) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-  return toCollection(appId, found);
+  if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+  return toCollection(appId, collection);
 }
 
 /** A page of the collections of an app, by name. Throws INVALID_CURSOR. */
@@ -167,8 +167,8 @@ export async function updateCollection(
 /** The fields to which a schema gives another type than they have. */
 const changedTypes = ({ schema: before }: CollectionRef, schema: Schema): WantedType[] =>
   [...schema.fields].flatMap(([name, rule]) => {
-    const known = before?.fields.get(name);
-    const isSame = known !== undefined && hasSameType(known, rule);
+    const previousRule = before?.fields.get(name);
+    const isSame = previousRule !== undefined && hasSameType(previousRule, rule);
     return isSame ? [] : [{ name, rule: ruleOfType(rule.type, rule.isDay), allowsContainers: false }];
   });
 
@@ -235,40 +235,40 @@ export async function deleteCollection(
   request: DeleteCollectionRequest,
 ): Promise<DeleteCollectionResponse> {
   return withAppLockOnce<DeleteCollectionResponse>(pool, request, async (tx, app) => {
-    const found = await requireCollection(tx, request.appId, request.name);
-    if (found.rowCount > 0n && !request.force) {
+    const ref = await requireCollection(tx, request.appId, request.name);
+    if (ref.rowCount > 0n && !request.force) {
       throw conflict(
         COLLECTION_NOT_EMPTY,
-        `The collection ${found.name} holds documents; send {"force": true} in the body to delete it with them`,
+        `The collection ${ref.name} holds documents; send {"force": true} in the body to delete it with them`,
       );
     }
     const users = await rows<{ kind: string; name: string }>(
       tx,
       sql`select distinct 'view' as kind, ${shownViewName} as name from view v
-          where v.app_number = ${app.number} and ${found.name} = any(v.source_collections)
+          where v.app_number = ${app.number} and ${ref.name} = any(v.source_collections)
           union all
-          select distinct 'query', name from query where app_number = ${app.number} and ${readsCollection(found.name)}
+          select distinct 'query', name from query where app_number = ${app.number} and ${readsCollection(ref.name)}
           order by 1, 2 limit 100`,
     );
     if (users.length > 0 && !request.cascade) {
       throw conflict(
         COLLECTION_IN_USE,
-        `Views or queries read the collection ${found.name}; send {"cascade": true} in the body to delete them with it`,
+        `Views or queries read the collection ${ref.name}; send {"cascade": true} in the body to delete them with it`,
         {
           used_by: users.map(({ kind, name }) => `${kind} ${name}`),
         },
       );
     }
-    await execute(tx, sql`delete from query where app_number = ${app.number} and ${readsCollection(found.name)}`);
+    await execute(tx, sql`delete from query where app_number = ${app.number} and ${readsCollection(ref.name)}`);
     const views = await rows<{ tables: bigint[] }>(
       tx,
-      sql`delete from view where app_number = ${app.number} and ${found.name} = any(source_collections)
+      sql`delete from view where app_number = ${app.number} and ${ref.name} = any(source_collections)
           returning array_remove(array[table_number, building_table_number], null) as tables`,
     );
     await dropCollection(
       tx,
       app,
-      found,
+      ref,
       views.flatMap(({ tables }) => tables),
     );
     await bumpCatalogRevision(tx, app.number);
@@ -276,30 +276,30 @@ export async function deleteCollection(
   });
 }
 
-async function dropCollection(tx: Connection, app: App, found: CollectionRef, viewTables: bigint[]): Promise<void> {
-  const at = await databaseTime(tx);
+async function dropCollection(tx: Connection, app: App, ref: CollectionRef, viewTables: bigint[]): Promise<void> {
+  const time = await databaseTime(tx);
   const { usage_sequence: sequence } = (await row<{ usage_sequence: bigint }>(
     tx,
-    sql`update collection set deleted_at = ${at}, usage_sequence = usage_sequence + 1 where number = ${found.number}
+    sql`update collection set deleted_at = ${time}, usage_sequence = usage_sequence + 1 where number = ${ref.number}
         returning usage_sequence`,
   ))!;
   await append(tx, [
     {
       topic: 'usage',
       key: app.appId,
-      aggregateId: `collection/${found.number}`,
+      aggregateId: `collection/${ref.number}`,
       aggregateSequence: sequence,
       type: 'collection.deleted',
       payload: {
         app_id: app.appId,
-        collection: found.name,
-        collection_number: found.number.toString(),
-        at: at.toISOString(),
+        collection: ref.name,
+        collection_number: ref.number.toString(),
+        at: time.toISOString(),
       },
     },
   ]);
   await enqueueJob(tx, app, 'collection.drop', {
-    collection_number: found.number.toString(),
+    collection_number: ref.number.toString(),
     view_tables: viewTables.map(String),
   });
 }
@@ -313,13 +313,13 @@ export async function setRetention({ pool }: PoolContext, request: SetRetentionR
     });
   }
   return withAppLockOnce(pool, request, async (tx, app) => {
-    const found = await requireCollection(tx, request.appId, request.collection);
+    const ref = await requireCollection(tx, request.appId, request.collection);
     const usage = (await row<UsageRow>(
       tx,
       sql`update collection set retention_days = ${days}, updated_at = now(), usage_sequence = usage_sequence + 1
-          where number = ${found.number} returning ${usageColumns}`,
+          where number = ${ref.number} returning ${usageColumns}`,
     ))!;
-    await append(tx, [usageEvent(app.appId, found.name, usage, await databaseTime(tx))]);
+    await append(tx, [usageEvent(app.appId, ref.name, usage, await databaseTime(tx))]);
     await bumpCatalogRevision(tx, app.number);
     return collectionNow(tx, request.appId, request.collection);
   });
@@ -331,7 +331,7 @@ export async function getCollectionStats(
   { appId, collection: name }: CollectionRequest,
 ): Promise<CollectionStats> {
   const ref = await requireCollection(pool, appId, name);
-  const found = (await row<{ last_write_at: Date | null; created_at: Date; updated_at: Date }>(
+  const times = (await row<{ last_write_at: Date | null; created_at: Date; updated_at: Date }>(
     pool,
     sql`select last_write_at, created_at, updated_at from collection where number = ${ref.number}`,
   ))!;
@@ -342,8 +342,8 @@ export async function getCollectionStats(
     versionCount: (ref.rowCount + ref.versionCount).toString(),
     sizeBytes: ref.sizeBytes.toString(),
     indexCount: ref.indexes.length,
-    lastWriteAt: found.last_write_at?.toISOString(),
-    createdAt: found.created_at.toISOString(),
-    updatedAt: found.updated_at.toISOString(),
+    lastWriteAt: times.last_write_at?.toISOString(),
+    createdAt: times.created_at.toISOString(),
+    updatedAt: times.updated_at.toISOString(),
   });
 }

@@ -31,7 +31,7 @@ export async function encryptForIndex(
   field: string,
   firstKey: NewDataKey | undefined,
   { viewUsing }: Pick<EncryptionSettings, 'viewUsing'>,
-  at: Date,
+  time: Date,
 ): Promise<void> {
   const view = await viewUsing(tx, collection, field);
   if (view !== undefined) {
@@ -39,7 +39,7 @@ export async function encryptForIndex(
       field_name: [`is used by the view ${view}`],
     });
   }
-  await encryptField(tx, collection, field, firstKey, at);
+  await encryptField(tx, collection, field, firstKey, time);
 }
 
 /** Throws PAYMENT_REQUIRED; what it costs is known to payments. */

@@ -89,10 +89,10 @@ async function check(
   // Read first: what is committed later is checked again.
   let height = await heightOf(db, app);
   const collection = await findCollection(db, app, name);
-  const wanted = collection ? wantedOf(collection) : [];
-  if (!collection || wanted.length === 0) return undefined;
-  const subject = subjectOf(collection, wanted);
-  const find = misfitFinder(collection, wanted);
+  const wantedTypes = collection ? wantedOf(collection) : [];
+  if (!collection || wantedTypes.length === 0) return undefined;
+  const subject = subjectOf(collection, wantedTypes);
+  const find = misfitFinder(collection, wantedTypes);
   const endMs = isForced ? Date.now() + countingMs : Infinity;
   const goesOn = () => {
     if (signal.aborted) throw unavailable('The request ended before all documents were checked');
@@ -115,25 +115,25 @@ async function decide(
   { wantedOf, isForced }: FitQuestion,
   checked: Checked | undefined,
 ): Promise<number> {
-  const wanted = wantedOf(collection);
-  if (wanted.length === 0) return 0;
-  if (checked?.subject !== subjectOf(collection, wanted)) throw new OutdatedCheckError();
+  const wantedTypes = wantedOf(collection);
+  if (wantedTypes.length === 0) return 0;
+  if (checked?.subject !== subjectOf(collection, wantedTypes)) throw new OutdatedCheckError();
   const { misfits, height } = checked;
   if (isForced) return misfits.count;
   if (misfits.count === 0) {
-    const find = misfitFinder(collection, wanted);
+    const find = misfitFinder(collection, wantedTypes);
     await collect(tx, collection, find, misfits, { goesOn: () => true, writtenAfter: height });
   }
   if (misfits.count === 0) return 0;
-  throw doNotFit(misfits, wanted);
+  throw doNotFit(misfits, wantedTypes);
 }
 
 const noMisfits = (): Misfits => ({ count: 0, ids: [], fields: new Set() });
 
-const subjectOf = ({ number }: CollectionRef, wanted: readonly WantedType[]): string =>
+const subjectOf = ({ number }: CollectionRef, wantedTypes: readonly WantedType[]): string =>
   JSON.stringify([
     number.toString(),
-    ...wanted.map(({ name, rule, allowsContainers }) => [name, rule, allowsContainers]),
+    ...wantedTypes.map(({ name, rule, allowsContainers }) => [name, rule, allowsContainers]),
   ]);
 
 async function heightOf(db: Queryable, { number }: App): Promise<bigint> {
@@ -178,8 +178,10 @@ function* judgeSteps(batch: readonly StoredDocument[], find: FindMisfit, misfits
   }
 }
 
-function doNotFit({ count, ids, fields }: Misfits, wanted: readonly WantedType[]): ServiceError {
-  const types = wanted.filter(({ name }) => fields.has(name)).map(({ name, rule }) => `${name} of type ${rule.type}`);
+function doNotFit({ count, ids, fields }: Misfits, wantedTypes: readonly WantedType[]): ServiceError {
+  const types = wantedTypes
+    .filter(({ name }) => fields.has(name))
+    .map(({ name, rule }) => `${name} of type ${rule.type}`);
   const documents = count === 1 ? '1 document does' : `${count} documents do`;
   const shown = ids.map((id) => JSON.stringify(id)).join(', ');
   const more = count > ids.length ? ', …' : '';

@@ -39,22 +39,22 @@ export function selectIndexes(where: Sql): Sql {
     where c.deleted_at is null and ${where} order by c.name, i.number`;
 }
 
-export function toIndex(found: IndexRow): Index {
+export function toIndex(index: IndexRow): Index {
   return message<Index>({
-    name: found.name,
-    collection: found.collection,
-    fieldName: found.field_name,
-    fields: found.fields ?? [],
-    indexType: found.index_type,
-    language: found.language ?? undefined,
-    priceConfig: storedPrice(found.price_config_text),
-    readPriceConfig: storedPrice(found.read_price_config_text),
-    unique: found.is_unique,
-    status: found.status,
-    error: found.error ?? undefined,
-    sizeBytes: found.size_bytes.toString(),
-    entryCount: found.entry_count.toString(),
-    createdAt: found.created_at.toISOString(),
+    name: index.name,
+    collection: index.collection,
+    fieldName: index.field_name,
+    fields: index.fields ?? [],
+    indexType: index.index_type,
+    language: index.language ?? undefined,
+    priceConfig: storedPrice(index.price_config_text),
+    readPriceConfig: storedPrice(index.read_price_config_text),
+    unique: index.is_unique,
+    status: index.status,
+    error: index.error ?? undefined,
+    sizeBytes: index.size_bytes.toString(),
+    entryCount: index.entry_count.toString(),
+    createdAt: index.created_at.toISOString(),
   });
 }
 
@@ -79,8 +79,11 @@ export async function listIndexes({ pool }: PoolContext, request: ListIndexesReq
     keyOf: ({ collection, number }: ListedIndex) => [collection, number],
   };
   const { entries, nextCursor } = await listPage<ListedIndex>(pool, source, request);
-  const found = await rows<IndexRow>(pool, selectIndexes(sql`i.number = any(${entries.map(({ number }) => number)})`));
-  return { indexes: found.map(toIndex), nextCursor };
+  const indexes = await rows<IndexRow>(
+    pool,
+    selectIndexes(sql`i.number = any(${entries.map(({ number }) => number)})`),
+  );
+  return { indexes: indexes.map(toIndex), nextCursor };
 }
 
 interface ListedIndex {

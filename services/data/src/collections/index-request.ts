@@ -21,11 +21,11 @@ export const isSame = (index: IndexDefinition, { fields, type, unique, language 
 /** Returns the requested definition. Throws VALIDATION_FAILED. */
 export function definitionOf(request: CreateIndexRequest): NewIndex {
   const { name, unique } = request;
-  const asked = request.indexType.toLowerCase();
+  const requestedType = request.indexType.toLowerCase();
   const problems: Record<string, string[]> = {};
   if (!isIndexName(name)) problems['name'] = [indexNameRule];
   // A btree over several fields is what is called composite.
-  const type = asked === 'btree' && request.fields.length > 1 ? 'composite' : asked;
+  const type = requestedType === 'btree' && request.fields.length > 1 ? 'composite' : requestedType;
   if (type !== 'composite' && !singleTypes.has(type)) {
     problems['index_type'] = [`must be one of ${[...singleTypes, 'composite'].join(', ')}`];
   }

@@ -101,11 +101,11 @@ function makeIndex(
     };
     // The call is repeated.
     if (state === 'done') return answer((await isEnqueued(tx, app.number, held!)) ? held! : '', false);
-    const known = await findCollection(tx, app, request.collection);
-    const at = await databaseTime(tx);
+    const existing = await findCollection(tx, app, request.collection);
+    const time = await databaseTime(tx);
     const collection =
-      known ?? (await addCollection(tx, app, { name: request.collection, readAccess: defaultRead }, at));
-    if (!known) {
+      existing ?? (await addCollection(tx, app, { name: request.collection, readAccess: defaultRead }, time));
+    if (!existing) {
       more.createdCollection = { name: collection.name, readAccess: collection.readAccess };
       more.warnings = await creationWarnings(tx, app, collection);
     }
@@ -121,10 +121,10 @@ function makeIndex(
       return answer(repeated ? request.ticketId : '', !repeated);
     }
     assertTypeOfSchema(collection, definition);
-    const unfitDocuments = known ? await assertFit(tx, known) : 0;
+    const unfitDocuments = existing ? await assertFit(tx, existing) : 0;
     if (request.force) more.unfitDocuments = unfitDocuments.toString();
-    if (isEncrypted) await encryptForIndex(tx, collection, definition.fieldName, firstKey, context, at);
-    const ticketId = await addIndex(tx, collection, collection.schema, definition, at, request.ticketId);
+    if (isEncrypted) await encryptForIndex(tx, collection, definition.fieldName, firstKey, context, time);
+    const ticketId = await addIndex(tx, collection, collection.schema, definition, time, request.ticketId);
     await checkDefinitionBytes(tx, app.number);
     // The payment is required last, so that an index that cannot be made is refused before anybody pays for it.
     if (isEncrypted) requirePaidIndex(request.isPaid === true, collection.name, definition.fieldName);
@@ -171,10 +171,10 @@ export async function deleteIndex(
 /** Rebuilds an index from the documents; reads do not use it meanwhile. */
 export async function rebuildIndex({ pool }: PoolContext, request: IndexRequest): Promise<JobResponse> {
   return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {
-    const found = await findIndex(tx, request);
-    const { name } = found.index;
+    const target = await findIndex(tx, request);
+    const { name } = target.index;
     if (await isEnqueued(tx, app.number, request.ticketId)) return { name, ticketId: request.ticketId };
-    return { name, ticketId: await buildAgain(tx, found.collection, found.index, request.ticketId) };
+    return { name, ticketId: await buildAgain(tx, target.collection, target.index, request.ticketId) };
   });
 }
 
@@ -227,15 +227,15 @@ async function findIndex(
     if (!index) throw indexNotFound(request.name);
     return { collection, index };
   }
-  const found = await row<{ collection: string; name: string }>(
+  const match = await row<{ collection: string; name: string }>(
     pool,
     sql`select c.name as collection, i.name from document_index i join collection c on c.number = i.collection_number
         where i.app_number = ${app.number} and c.deleted_at is null
           and (c.name || '_' || i.field_name || '_index' = ${request.name} or i.name = ${request.name})
         order by i.name = ${request.name} desc, i.fields is not null, i.number limit 1`,
   );
-  if (!found) throw indexNotFound(request.name);
-  return findIndex(pool, { ...request, collection: found.collection, name: found.name });
+  if (!match) throw indexNotFound(request.name);
+  return findIndex(pool, { ...request, collection: match.collection, name: match.name });
 }
 
 export function getIndex({ pool }: PoolContext, request: IndexRequest): Promise<Index> {
@@ -245,7 +245,7 @@ export function getIndex({ pool }: PoolContext, request: IndexRequest): Promise<
 /** The index as it is for `db`, which may be in a transaction. */
 async function indexNow(db: Queryable, request: IndexName): Promise<Index> {
   const { index } = await findIndex(db, request);
-  const found = await row<IndexRow>(db, selectIndexes(sql`i.number = ${index.number}`));
-  if (!found) throw indexNotFound(request.name);
-  return toIndex(found);
+  const indexRow = await row<IndexRow>(db, selectIndexes(sql`i.number = ${index.number}`));
+  if (!indexRow) throw indexNotFound(request.name);
+  return toIndex(indexRow);
 }

@@ -91,10 +91,10 @@ const fieldsOf = (indexes: readonly PricedIndex[]): string[] => [
 ];
 
 const pricesOfCollection = ({ read_price_config_text: text }: PricedCollection, name: string): OperationPrice[] =>
-  asked(storedPrice(text), { index: name, field: '*' });
+  operationPrices(storedPrice(text), { index: name, field: '*' });
 
 /** The price that is asked, if there is one. */
-function asked(price: IndexPrice | undefined, names: { index: string; field: string }): OperationPrice[] {
+function operationPrices(price: IndexPrice | undefined, names: { index: string; field: string }): OperationPrice[] {
   const [amount, appSharePpm] = [amountOf(price), appShareOf(price)];
   if (amount === undefined) return [];
   const share = appSharePpm === undefined ? {} : { appSharePpm };
@@ -109,7 +109,7 @@ function documentsOf(bytes: Buffer): readonly JsonValue[] {
 function pricesOfIndex(index: PricedIndex, isWrite: boolean, documents: readonly JsonValue[]): OperationPrice[] {
   const price = storedPrice(isWrite ? index.price_config_text : index.read_price_config_text);
   const names = { index: index.name, field: index.field_name };
-  const prices = asked(price, names);
+  const prices = operationPrices(price, names);
   if (isWrite && index.index_type === 'price' && documents.length > 0) {
     const [appSharePpm, value] = [appShareOf(price), valueOf(documents, index.field_name)];
     const share = appSharePpm === undefined ? {} : { appSharePpm };
@@ -122,7 +122,7 @@ function pricesOfIndex(index: PricedIndex, isWrite: boolean, documents: readonly
 function valueOf(documents: readonly JsonValue[], field: string): bigint {
   let sum = 0n;
   for (const document of documents) {
-    const value = at(document, field.split('.'));
+    const value = valueAtPath(document, field.split('.'));
     if (value === undefined || value === null) continue;
     const amount = value instanceof JsonNumber && value.isInteger ? value.toNumber() : NaN;
     if (!(amount >= 0 && amount <= Number.MAX_SAFE_INTEGER)) {
@@ -140,12 +140,12 @@ function valueOf(documents: readonly JsonValue[], field: string): bigint {
 }
 
 /** The value at a path, through objects and by numbers through arrays. */
-function at(value: JsonValue, path: readonly string[]): JsonValue | undefined {
-  let found: JsonValue | undefined = value;
+function valueAtPath(value: JsonValue, path: readonly string[]): JsonValue | undefined {
+  let current: JsonValue | undefined = value;
   for (const step of path) {
-    if (found instanceof Map) found = found.get(step);
-    else if (Array.isArray(found) && /^\d{1,9}$/.test(step)) found = found[Number(step)];
+    if (current instanceof Map) current = current.get(step);
+    else if (Array.isArray(current) && /^\d{1,9}$/.test(step)) current = current[Number(step)];
     else return undefined;
   }
-  return found;
+  return current;
 }

@@ -30,15 +30,15 @@ export async function createRelation(
   const problems = { ...problemsOf('parent', request.parent!), ...problemsOf('child', request.child!) };
   if (Object.keys(problems).length > 0) throw invalid('The relation is not valid', problems);
   return withAppLockOnce<CreateRelationResponse>(pool, request, async (tx, app) => {
-    const at = await databaseTime(tx);
+    const time = await databaseTime(tx);
     // One after the other: both may be in one collection.
-    const parent = await indexField(tx, app, request.parent!, at);
-    const child = await indexField(tx, app, request.child!, at);
+    const parent = await indexField(tx, app, request.parent!, time);
+    const child = await indexField(tx, app, request.child!, time);
     if (parent.created || child.created) {
       await checkDefinitionBytes(tx, app.number);
       await bumpCatalogRevision(tx, app.number);
     }
-    return { createdAt: at.toISOString(), parent, child };
+    return { createdAt: time.toISOString(), parent, child };
   });
 }
 
@@ -55,7 +55,7 @@ async function indexField(
   tx: Connection,
   app: App,
   { collection: name, fieldName }: RelationField,
-  at: Date,
+  time: Date,
 ): Promise<RelationIndex> {
   const collection = await findCollection(tx, app, name);
   if (!collection) throw await noSuchCollection(tx, app, name);
@@ -65,7 +65,7 @@ async function indexField(
   const more = { unique: false, language: null, prices: noPrices };
   return message<RelationIndex>({
     created: isNew,
-    ticketId: isNew ? await addIndex(tx, collection, collection.schema, { ...definition, ...more }, at, '') : '',
+    ticketId: isNew ? await addIndex(tx, collection, collection.schema, { ...definition, ...more }, time, '') : '',
   });
 }
 
@@ -77,8 +77,8 @@ const hasIndex = ({ indexes }: CollectionRef, fieldName: string): boolean =>
 function freeName({ name, indexes }: CollectionRef, fieldName: string): string {
   const taken = new Set(indexes.map((index) => index.name));
   // The longest name of a collection leaves so much of the 200 characters that an index may have.
-  const wanted = `${name}_${[...fieldName.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '_')].slice(0, 120).join('')}_idx`;
-  let free = wanted;
-  for (let number = 2; taken.has(free); number += 1) free = `${wanted}_${number}`;
+  const baseName = `${name}_${[...fieldName.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '_')].slice(0, 120).join('')}_idx`;
+  let free = baseName;
+  for (let number = 2; taken.has(free); number += 1) free = `${baseName}_${number}`;
   return free;
 }

@@ -27,15 +27,16 @@ export async function getWritePrices({ fast: db }: FastContext, request: WritePr
   const app = await findApp(db, appId);
   const name = request.collection === '' ? await readLargeStoreRoot(body, appId) : request.collection;
   const sizeBytes = body.length === 0 ? request.sizeBytes : String(body.length);
-  const found = await row<{ number: bigint }>(
+  const collection = await row<{ number: bigint }>(
     db,
     sql`select number from collection
         where app_number = ${app.number} and name = ${name} and deleted_at is null and write_pricing`,
   );
-  if (!found) return { isPriced: false, collection: name, sizeBytes, indexedFields: [], prices: [], isKept: false };
+  if (!collection)
+    return { isPriced: false, collection: name, sizeBytes, indexedFields: [], prices: [], isKept: false };
   const key = toIdempotencyKey(request.idempotency);
   const isKept = key !== undefined && (await isAnswerKept(db, key));
-  const prices = await pricesOfWrite(db, { name, number: found.number }, { ...request, sizeBytes });
+  const prices = await pricesOfWrite(db, { name, number: collection.number }, { ...request, sizeBytes });
   return { ...prices, isKept };
 }
 

@@ -84,7 +84,7 @@ export class AfterPlan {
 
   constructor(private readonly source: DerivedSource = noSource) {}
 
-  of(collection: CollectionRef): DerivedStatements {
+  statementsFor(collection: CollectionRef): DerivedStatements {
     let statements = this.compiled.get(collection);
     if (!statements) this.compiled.set(collection, (statements = compile(this.source.rowsOf(collection))));
     return statements;
@@ -92,15 +92,15 @@ export class AfterPlan {
 
   /** Returns the given collections from which something is derived. */
   derivedFrom(collections: Iterable<CollectionRef>): CollectionRef[] {
-    return [...collections].filter((collection) => !this.of(collection).isEmpty);
+    return [...collections].filter((collection) => !this.statementsFor(collection).isEmpty);
   }
 
   /** The part that purges and erasures of documents use. */
   readonly removals: DerivedRemovals = {
-    removalFrom: (collection) => this.of(collection).removal,
+    removalFrom: (collection) => this.statementsFor(collection).removal,
     abandon: async (tx, collection) => {
       const { appNumber: number, appId } = collection;
-      if (!this.of(collection).isEmpty) await this.abandon(tx, { number, appId }, [collection]);
+      if (!this.statementsFor(collection).isEmpty) await this.abandon(tx, { number, appId }, [collection]);
     },
   };
 

@@ -10,8 +10,8 @@ import { addCollection } from '../tables/create-collection';
 const noNames: ReadonlySet<string> = new Set();
 const noRefusals: ReadonlyMap<string, ServiceError> = new Map();
 
-const unchanged = (known: ReadonlyMap<string, CollectionRef>): BatchCollections => ({
-  known,
+const unchanged = (collectionsByName: ReadonlyMap<string, CollectionRef>): BatchCollections => ({
+  known: collectionsByName,
   created: noNames,
   refused: noRefusals,
 });
@@ -23,8 +23,8 @@ export function cachedCollections(
   revision: bigint,
   batch: readonly PendingWrite[],
 ): BatchCollections | undefined {
-  const { known, unknown } = lookUpCached(cache, app, revision, batch);
-  return unknown.length === 0 ? unchanged(known) : undefined;
+  const { known: collectionsByName, unknown } = lookUpCached(cache, app, revision, batch);
+  return unknown.length === 0 ? unchanged(collectionsByName) : undefined;
 }
 
 /** The collections of a batch at the locked revision; one statement for all that are not cached. */
@@ -35,14 +35,14 @@ export async function lockedCollections(
   revision: bigint,
   batch: readonly PendingWrite[],
 ): Promise<BatchCollections> {
-  const { known, unknown } = lookUpCached(cache, app, revision, batch);
-  if (unknown.length === 0) return unchanged(known);
+  const { known: collectionsByName, unknown } = lookUpCached(cache, app, revision, batch);
+  if (unknown.length === 0) return unchanged(collectionsByName);
   for (const name of unknown) cache.forget(app.number, name);
   for (const collection of await findCollections(tx, app, unknown)) {
-    known.set(collection.name, collection);
+    collectionsByName.set(collection.name, collection);
     cache.keep(collection);
   }
-  return unchanged(known);
+  return unchanged(collectionsByName);
 }
 
 function lookUpCached(
@@ -51,30 +51,30 @@ function lookUpCached(
   revision: bigint,
   batch: readonly PendingWrite[],
 ): { known: Map<string, CollectionRef>; unknown: string[] } {
-  const known = new Map<string, CollectionRef>();
+  const collectionsByName = new Map<string, CollectionRef>();
   const unknown: string[] = [];
   for (const name of new Set(batch.flatMap(({ write }) => write.collections))) {
-    const collection = cache.known(app.number, name);
-    if (collection?.revision === revision) known.set(name, collection);
+    const collection = cache.peek(app.number, name);
+    if (collection?.revision === revision) collectionsByName.set(name, collection);
     else unknown.push(name);
   }
-  return { known, unknown };
+  return { known: collectionsByName, unknown };
 }
 
 /** Creates collections that accepted writes are the first to name. The head must be locked. */
 export async function createMissing(
   tx: Connection,
   app: App,
-  { known }: BatchCollections,
+  { known: collectionsByName }: BatchCollections,
   missing: Iterable<string>,
-  { readAccess, at }: { readAccess: ReadAccess; at: Date },
+  { readAccess, at: time }: { readAccess: ReadAccess; at: Date },
 ): Promise<BatchCollections> {
-  const all = new Map(known);
+  const all = new Map(collectionsByName);
   const created = new Set<string>();
   const refused = new Map<string, ServiceError>();
   for (const name of missing) {
     try {
-      all.set(name, await addCollection(tx, app, { name, readAccess }, at));
+      all.set(name, await addCollection(tx, app, { name, readAccess }, time));
       created.add(name);
     } catch (error) {
       // An error of Postgres has ended the transaction; a refusal came before any statement that changes something.

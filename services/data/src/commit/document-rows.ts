@@ -76,22 +76,22 @@ export async function writeDocuments(
   tx: Connection,
   collection: CollectionRef,
   rows: readonly DocumentRow[],
-  at: Date,
+  time: Date,
   { isKnown, ...options }: WriteOptions,
 ): Promise<Step[]> {
-  if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, at, options)];
+  if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, time, options)];
   const repeated = repeatedIds(rows);
   // Under the lock no other transaction adds an id.
-  const known = isKnown ? idsOf(rows, isKnown) : await knownIds(tx, collection, rows);
-  const isNew = ({ document: { id } }: DocumentRow) => !known.has(id) && !repeated.has(id);
-  const added = known.size + repeated.size === 0 ? rows : rows.filter(isNew);
-  if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, at, options)];
+  const existingIds = isKnown ? idsOf(rows, isKnown) : await knownIds(tx, collection, rows);
+  const isNew = ({ document: { id } }: DocumentRow) => !existingIds.has(id) && !repeated.has(id);
+  const added = existingIds.size + repeated.size === 0 ? rows : rows.filter(isNew);
+  if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, time, options)];
   const others = added.length === rows.length ? [] : rows.filter((one) => !isNew(one));
-  const steps: Step[] = others.length === 0 ? [] : [upsert(collection, others, repeated, at, options)];
+  const steps: Step[] = others.length === 0 ? [] : [upsert(collection, others, repeated, time, options)];
   return [
     ...steps,
-    await copyDocuments(collection, added, at),
-    countCopied(collection, added, at),
+    await copyDocuments(collection, added, time),
+    countCopied(collection, added, time),
     ...options.derived.afterCopy(added),
   ];
 }
@@ -103,9 +103,9 @@ export const fitsUpsert = ({ length }: { length: number }): boolean => length < 
 export const upsertDocuments = (
   collection: CollectionRef,
   rows: readonly DocumentRow[],
-  at: Date,
+  time: Date,
   options: UpsertOptions,
-): Sql => upsert(collection, rows, repeatedIds(rows), at, options);
+): Sql => upsert(collection, rows, repeatedIds(rows), time, options);
 
 function repeatedIds(rows: readonly DocumentRow[]): Set<string> {
   const seen = new Set<string>();
@@ -122,11 +122,11 @@ const idsOf = (rows: readonly DocumentRow[], isKnown: (id: string) => boolean): 
 
 async function knownIds(tx: Connection, collection: CollectionRef, rows: readonly DocumentRow[]): Promise<Set<string>> {
   const ids = textArray(rows.map(({ document }) => document.id));
-  const found = await queryRows<{ id: string }>(
+  const existing = await queryRows<{ id: string }>(
     tx,
     sql`select id from ${documentsTable(collection)} where id = any(${ids}::text[])`,
   );
-  return new Set(found.map(({ id }) => id));
+  return new Set(existing.map(({ id }) => id));
 }
 
 /**
@@ -138,7 +138,7 @@ function upsert(
   collection: CollectionRef,
   rows: readonly DocumentRow[],
   repeated: ReadonlySet<string>,
-  at: Date,
+  time: Date,
   { derived, returnsVersions }: UpsertOptions,
 ): Sql {
   const { latest, counts, earlier } =
@@ -159,7 +159,7 @@ function upsert(
   const counting = sql`
     update collection set
       row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${sizeOf(rows)}::int8,
-      version_count = version_count + s.replaced + ${earlier.length}::int8, last_write_at = ${at}
+      version_count = version_count + s.replaced + ${earlier.length}::int8, last_write_at = ${time}
     from (select count(*) filter (where old_id is null) as added, count(*) filter (where old_id is not null) as replaced,
             count(*) filter (where deleted) - count(*) filter (where old_deleted) as deleted from written) s
     where number = ${collection.number}`;
@@ -172,7 +172,7 @@ function upsert(
         as i(id, body, version, deleted, ordinal, place${names})
     ), written as (
       insert into ${documents} as t (id, body, version, deleted, created_at, updated_at, ordinal, place${names})
-      select id, body, version, deleted, ${at}::timestamptz, ${at}::timestamptz, ordinal, place${names} from input
+      select id, body, version, deleted, ${time}::timestamptz, ${time}::timestamptz, ordinal, place${names} from input
       on conflict (id) do update set
         body = excluded.body, version = t.version + excluded.version, deleted = excluded.deleted,
         updated_at = excluded.updated_at, ordinal = excluded.ordinal, place = excluded.place${updates}
@@ -183,7 +183,7 @@ function upsert(
       insert into ${history} (id, body, version, deleted, created_at, updated_at, ordinal, place)
       select old_id, old_body, old_version, old_deleted, old_created_at, old_updated_at, old_ordinal, old_place
       from written where old_id is not null
-    )${earlier.length === 0 ? empty : earlierVersions(history, earlier, at)}${derived.ctes}
+    )${earlier.length === 0 ? empty : earlierVersions(history, earlier, time)}${derived.ctes}
     ${
       returnsVersions
         ? sql`, counted as (${counting})
@@ -192,10 +192,10 @@ function upsert(
     }`;
 }
 
-function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: Date): Sql {
+function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], time: Date): Sql {
   return sql`, earlier as (
       insert into ${history} (id, body, version, deleted, created_at, updated_at, ordinal, place)
-      select e.id, e.body, w.version - e.back, e.deleted, w.created_at, ${at}, e.ordinal, e.place
+      select e.id, e.body, w.version - e.back, e.deleted, w.created_at, ${time}, e.ordinal, e.place
       from unnest(${textArray(earlier.map(({ document }) => document.id))}::text[],
           ${textArray(earlier.map(({ document }) => bodyOf(document)))}::text[], ${int8Array(earlier.map(({ back }) => back))}::int8[],
           ${boolArray(earlier.map(({ document }) => document.deleted))}::bool[],
@@ -204,7 +204,7 @@ function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: D
 }
 
 /** Inserts documents of which none is known; needs no lock of the head. */
-export function copyDocuments(collection: CollectionRef, added: readonly DocumentRow[], at: Date): Promise<Step> {
+export function copyDocuments(collection: CollectionRef, added: readonly DocumentRow[], time: Date): Promise<Step> {
   const { documents, fields, uniques, searches, names } = layoutOf(collection);
   const columns = sql`id, body, version, deleted, created_at, updated_at, ordinal, place${names}`;
   const writeRow = (writer: BinaryWriter, { document, ordinal, place }: DocumentRow) => {
@@ -212,8 +212,8 @@ export function copyDocuments(collection: CollectionRef, added: readonly Documen
     writer.bytesField(document.text, document.start, document.end);
     writer.int8Field(1);
     writer.boolField(document.deleted);
-    writer.instantField(at);
-    writer.instantField(at);
+    writer.instantField(time);
+    writer.instantField(time);
     writer.int8Field(ordinal);
     writer.int4Field(place);
     // The buffer of the keys holds them as fields of this format already.
@@ -225,10 +225,10 @@ export function copyDocuments(collection: CollectionRef, added: readonly Documen
 }
 
 /** The counters of the catalog for documents that were copied, under the lock of the head. */
-export function countCopied(collection: CollectionRef, added: readonly DocumentRow[], at: Date): Sql {
+export function countCopied(collection: CollectionRef, added: readonly DocumentRow[], time: Date): Sql {
   const deleted = added.filter(({ document }) => document.deleted).length;
   return sql`update collection set row_count = row_count + ${added.length}::int8, deleted_count = deleted_count + ${deleted}::int8,
-               size_bytes = size_bytes + ${sizeOf(added)}::int8, last_write_at = ${at}
+               size_bytes = size_bytes + ${sizeOf(added)}::int8, last_write_at = ${time}
              where number = ${collection.number}`;
 }
 

@@ -26,12 +26,12 @@ const forgottenAtOnce = 1_000;
  * Returns the recorded state of a held write: done, for an index that it made, or closed. The commits are not searched.
  */
 export async function heldWriteState(db: Queryable, ticketId: string): Promise<'done' | 'closed' | undefined> {
-  const found = await row<{ isDone: boolean }>(
+  const heldWrite = await row<{ isDone: boolean }>(
     db,
     sql`select is_done as "isDone" from held_write where ticket_id = ${ticketId}`,
   );
-  if (!found) return undefined;
-  return found.isDone ? 'done' : 'closed';
+  if (!heldWrite) return undefined;
+  return heldWrite.isDone ? 'done' : 'closed';
 }
 
 /** Records that a held write that is no commit is done, in its transaction, which has locked the app. */
@@ -46,12 +46,12 @@ export async function findClosedWrites(tx: Connection, writes: readonly PendingW
   const held = writes.filter(({ write }) => write.isHeld === true);
   const closed: Outcomes = new Map();
   if (held.length === 0) return closed;
-  const found = await rows<{ ticketId: string }>(
+  const closedTickets = await rows<{ ticketId: string }>(
     tx,
     sql`select ticket_id as "ticketId" from held_write
         where ticket_id = any(${held.map(({ write }) => write.ticketId)}) and not is_done`,
   );
-  const tickets = new Set(found.map(({ ticketId }) => ticketId));
+  const tickets = new Set(closedTickets.map(({ ticketId }) => ticketId));
   for (const pending of held) if (tickets.has(pending.write.ticketId)) closed.set(pending, writeClosed());
   return closed;
 }

@@ -93,10 +93,10 @@ export class LockedCommit {
     const { app, batch, context } = this;
     context.heads.observed(app.number, locked);
     // Read under the lock, so that times follow heights as far as clocks agree.
-    const at = context.now();
+    const time = context.now();
     const outcomes = await this.findRepeated(tx);
     const open = batch.filter((pending) => !outcomes.has(pending));
-    const { planned, hasCreated, documents } = await this.plan(tx, locked, open, { at, prefetched });
+    const { planned, hasCreated, documents } = await this.plan(tx, locked, open, { at: time, prefetched });
     for (const [pending, outcome] of planned.outcomes) outcomes.set(pending, outcome);
     // A write that committed before may be refused by what has changed since.
     if (planned.refused.length > 0 && !this.looksUpTickets) {
@@ -116,14 +116,14 @@ export class LockedCommit {
     for (const [collection, rows] of this.rows) {
       const returnsVersions = versioned.has(collection.name);
       const isKnown = (id: string) => documents.has(documentKey(collection.name, id));
-      const derived = this.isWithoutDerived ? nothingDerived : context.afterPlan.of(collection);
+      const derived = this.isWithoutDerived ? nothingDerived : context.afterPlan.statementsFor(collection);
       const options = { derived, returnsVersions, ...(areRead && { isKnown }) };
       upserts.set(collection, last.length);
-      last.push(...(await writeDocuments(tx, collection, rows, at, options)));
+      last.push(...(await writeDocuments(tx, collection, rows, time, options)));
     }
     const committed = (answers: readonly StepAnswer[]) =>
       setVersions(planned, this.rows, new Map([...upserts].map(([collection, step]) => [collection, answers[step]!])));
-    last.push(moveHead(app.number, planned.to), insertCommits(app.number, planned.commits, at));
+    last.push(moveHead(app.number, planned.to), insertCommits(app.number, planned.commits, time));
     last.push(...keepAnswers(open, outcomes));
     const changed = [...this.rows.keys()].map(({ number }) => number);
     return { result: { batch: { outcomes, changed }, head }, last, ...(versioned.size > 0 && { committed }) };
@@ -159,14 +159,14 @@ export class LockedCommit {
     tx: Connection,
     head: LockedHead,
     open: readonly PendingWrite[],
-    { at, prefetched }: { at: Date; prefetched: ReadDocuments | undefined },
+    { at: time, prefetched }: { at: Date; prefetched: ReadDocuments | undefined },
   ): Promise<{ planned: BatchPlan; hasCreated: boolean; documents: PresentDocuments }> {
     const { app, context } = this;
     const collections = await lockedCollections(tx, context.collections, app, head.catalogRevision, open);
     const documents = await readPresentDocuments(tx, collections.known, open, prefetched);
     const planned = plan(head, open, collections, documents);
     if (planned.missing.size === 0) return { planned, hasCreated: false, documents };
-    const settings = { readAccess: context.defaultRead, at };
+    const settings = { readAccess: context.defaultRead, at: time };
     const completed = await createMissing(tx, app, collections, planned.missing, settings);
     const replanned = plan(head, open, completed, documents);
     return { planned: replanned, hasCreated: completed.created.size > 0, documents };

@@ -42,11 +42,11 @@ export async function commitOptimistically(
     return undefined;
   }
   // No one moves the head between the commit before this one and this one, so times follow heights.
-  const at = context.now();
+  const time = context.now();
   const versioned = versionedCollections(planned);
   const upserts = [...rows].map(([collection, written]) =>
-    upsertDocuments(collection, written, at, {
-      derived: context.afterPlan.of(collection),
+    upsertDocuments(collection, written, time, {
+      derived: context.afterPlan.statementsFor(collection),
       returnsVersions: versioned.has(collection.name),
     }),
   );
@@ -56,7 +56,7 @@ export async function commitOptimistically(
     ...assertAssumed(rows, batch, documents),
   ];
   try {
-    const steps = [...first, ...upserts, insertCommits(app.number, planned.commits, at)];
+    const steps = [...first, ...upserts, insertCommits(app.number, planned.commits, time)];
     const answers = (await singleRoundTripTransaction(context.pool, steps)).slice(first.length);
     if (versioned.size > 0)
       setVersions(planned, rows, new Map([...rows.keys()].map((each, at) => [each, answers[at]!])));

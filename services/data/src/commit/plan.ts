@@ -96,11 +96,11 @@ export function plan(
 function linksOf(
   { write }: PendingWrite,
   head: Head,
-  { known, refused }: BatchCollections,
+  { known: collectionsByName, refused }: BatchCollections,
   documents: PresentDocuments,
 ): WriteLink[] | ServiceError {
   try {
-    const links = write.links(head, { collections: known, documents });
+    const links = write.links(head, { collections: collectionsByName, documents });
     for (const { collection } of links) {
       const refusal = refused.get(collection);
       if (refusal) return refusal;
@@ -115,9 +115,14 @@ function linksOf(
 const noDocuments: PresentDocuments = new Map();
 
 /** The link of a write at a place among its links; the first carries its ticket. */
-const toCommit = (write: Write, { link, documents }: WriteLink, at: number, target: CollectionRef): PlannedCommit => ({
+const toCommit = (
+  write: Write,
+  { link, documents }: WriteLink,
+  index: number,
+  target: CollectionRef,
+): PlannedCommit => ({
   link,
-  ticketId: at === 0 ? write.ticketId : null,
+  ticketId: index === 0 ? write.ticketId : null,
   operation: write.operation,
   collection: target.name,
   namespace: target.namespace ?? `${target.appId}::${target.name}`,

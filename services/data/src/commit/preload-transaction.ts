@@ -41,7 +41,7 @@ export function reserveOrdinal(
   after: bigint,
 ): bigint | undefined {
   const [name, ...others] = write.collections;
-  const collection = name === undefined ? undefined : collections.known(app.number, name);
+  const collection = name === undefined ? undefined : collections.peek(app.number, name);
   const head = heads.latest(app.number);
   if (others.length > 0 || write.reads || write.isHeld) return undefined;
   if (!collection || !head || hasUniqueIndex(collection)) return undefined;
@@ -70,7 +70,7 @@ export async function preloadTransaction(
   const batch = [preload.bulk];
   try {
     if (!preload.beginCopying()) return undefined;
-    const derived = context.afterPlan.of(collection);
+    const derived = context.afterPlan.statementsFor(collection);
     const derive = () => derived.besideCopy(context.pool, rows);
     const beside = context.throttle.isThrottling ? undefined : derive();
     // Awaited after the COPY, which may fail first.
@@ -138,13 +138,13 @@ async function finishPreload(
   const head = expected ?? (await lockAndReadHead(context, tx, app, bulk));
   const planned = head.ordinal < ordinal ? planAtOrdinal(context, app, preload, head) : undefined;
   if (!planned || head.catalogRevision !== collection.revision) throw new PreloadConflictError();
-  const at = context.now();
+  const time = context.now();
   const last = [
     expected ? compareAndSetHead(app.number, expected, planned.to) : moveHead(app.number, planned.to),
     usualLockTimeout,
-    countCopied(collection, rows, at),
+    countCopied(collection, rows, time),
     ...changes,
-    insertCommits(app.number, planned.commits, at),
+    insertCommits(app.number, planned.commits, time),
     ...keepAnswers([bulk], planned.outcomes),
   ];
   return { result: planned, last };

@@ -166,9 +166,9 @@ function answersToDocuments(
   answers: Answers,
 ): PresentDocuments {
   const present = new Map<string, PresentDocument>();
-  let at = 0;
+  let index = 0;
   for (const [{ name }, reads] of byCollection) {
-    for (const [id, version, ordinal, deleted, body] of answers[at++]!.rows) {
+    for (const [id, version, ordinal, deleted, body] of answers[index++]!.rows) {
       present.set(documentKey(name, id!), {
         version: BigInt(version!),
         ordinal: BigInt(ordinal!),
@@ -179,7 +179,7 @@ function answersToDocuments(
     }
     for (const { id } of conditional(reads)) {
       const document = present.get(documentKey(name, id));
-      const { rows } = answers[at++]!;
+      const { rows } = answers[index++]!;
       if (document) document.matches = rows.length > 0;
     }
   }

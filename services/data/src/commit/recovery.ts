@@ -65,11 +65,11 @@ export class Recovery {
    * refused.
    */
   private async commitEach(batch: readonly PendingWrite[]): Promise<void> {
-    for (const [at, pending] of batch.entries()) {
+    for (const [index, pending] of batch.entries()) {
       const error = await this.attempt([pending], new LockedCommit(this.context, this.app, [pending], true));
       if (error instanceof CommitUnknownError) await this.resolveUnknown([pending], error);
       else if (error !== undefined) rejectAll([pending], error);
-      if (isTemporary(error)) return rejectAll(batch.slice(at + 1), error);
+      if (isTemporary(error)) return rejectAll(batch.slice(index + 1), error);
     }
   }
 

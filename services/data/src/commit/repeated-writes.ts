@@ -18,12 +18,12 @@ export async function findCommittedTickets(
 ): Promise<Outcomes> {
   const tickets = writes.map(({ write }) => write.ticketId);
   const commits = new Map((await findCommits(tx, app.number, tickets)).map((commit) => [commit.ticketId, commit]));
-  const found: Outcomes = new Map();
+  const outcomes: Outcomes = new Map();
   for (const pending of writes) {
     const committed = commits.get(pending.write.ticketId);
-    if (committed) found.set(pending, committed);
+    if (committed) outcomes.set(pending, committed);
   }
-  return found;
+  return outcomes;
 }
 
 /**
@@ -31,7 +31,7 @@ export async function findCommittedTickets(
  * was another. While the head is locked nobody else keeps an answer for this app.
  */
 export async function findKeptAnswers(tx: Connection, app: App, writes: readonly PendingWrite[]): Promise<Outcomes> {
-  const found: Outcomes = new Map();
+  const outcomes: Outcomes = new Map();
   for (const pending of writes) {
     const key = pending.write.idempotency;
     if (!key) continue;
@@ -41,13 +41,13 @@ export async function findKeptAnswers(tx: Connection, app: App, writes: readonly
       if (answer === separateAnswer) throw new KeptSeparatelyError();
       const { ticketId, ...kept } = readKept(answer);
       const [committed] = await findCommits(tx, app.number, [ticketId]);
-      if (committed) found.set(pending, { ...committed, ...kept });
+      if (committed) outcomes.set(pending, { ...committed, ...kept });
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      found.set(pending, error);
+      outcomes.set(pending, error);
     }
   }
-  return found;
+  return outcomes;
 }
 
 /** The statements that keep the answers of committed writes for their Idempotency-Keys. */

@@ -11,14 +11,14 @@ export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueV
   if (number === undefined) return undefined;
   for (const [collection, documents] of rows) {
     const uniques = uniqueIndexes(collection.indexes);
-    const at = uniques.findIndex((index) => index.number === number);
-    if (at < 0) continue;
+    const position = uniques.findIndex((index) => index.number === number);
+    if (position < 0) continue;
     // `Key (column)=(value) already exists.`, in the language of the server.
     const [, value] = /\)=\(([^]*)\)[^)]*$/.exec(String((error as { detail?: unknown }).detail)) ?? [];
-    const same = documents.filter(({ document }) => document.uniques?.[at] === value);
+    const same = documents.filter(({ document }) => document.uniques?.[position] === value);
     // If two documents of one call have the value, the second one violates the index in any case.
     const place = (same[1] ?? same[0])?.place ?? 0;
-    return new UniqueViolationError(collection.name, uniques[at]!.fields, place, error);
+    return new UniqueViolationError(collection.name, uniques[position]!.fields, place, error);
   }
   return undefined;
 }

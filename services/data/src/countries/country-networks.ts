@@ -30,7 +30,7 @@ interface Options {
  */
 export async function followCountryNetworks(options: Options): Promise<{ stop(): Promise<void> }> {
   const stopped = new AbortController();
-  let known = await versionOf(options.file);
+  let version = await versionOf(options.file);
   await load(options);
   const following = (async () => {
     for (;;) {
@@ -38,8 +38,8 @@ export async function followCountryNetworks(options: Options): Promise<{ stop():
       if (stopped.signal.aborted) return;
       try {
         const present = await versionOf(options.file);
-        if (present === known) continue;
-        known = present;
+        if (present === version) continue;
+        version = present;
         await load(options);
       } catch (error) {
         options.log.warn(
@@ -86,8 +86,8 @@ async function isLoaded(pool: Pool, sha256: Buffer): Promise<boolean> {
 async function replace(tx: Connection, ranges: readonly CountryRange[], sha256: Buffer): Promise<void> {
   await execute(tx, sql`update country_file set sha256 = ${sha256}, range_count = ${ranges.length}, loaded_at = now()`);
   await execute(tx, sql`delete from country_range`);
-  for (let at = 0; at < ranges.length; at += rowsPerStatement) {
-    const some = ranges.slice(at, at + rowsPerStatement);
+  for (let offset = 0; offset < ranges.length; offset += rowsPerStatement) {
+    const some = ranges.slice(offset, offset + rowsPerStatement);
     const [first, last] = (['first', 'last'] as const).map((end) =>
       some.map((range) => addressText(range.family, range[end])),
     );

@@ -26,11 +26,11 @@ const linePattern = /^"?([0-9A-Fa-f.:/]+)"?\s*,\s*"?([A-Za-z]{2})"?\s*$/;
 export function* readNetworksFile(text: string): Task<CountryRange[]> {
   const networks: CountryNetwork[] = [];
   const lines = text.split('\n');
-  for (const [at, line] of lines.entries()) {
-    if (at % linesPerStep === 0) yield;
+  for (const [index, line] of lines.entries()) {
+    if (index % linesPerStep === 0) yield;
     const content = line.trim().replace(/^\ufeff/, '');
-    if (content === '' || content.startsWith('#') || (at === 0 && /^"?network"?\s*,/i.test(content))) continue;
-    networks.push(networkOfLine(content, at + 1));
+    if (content === '' || content.startsWith('#') || (index === 0 && /^"?network"?\s*,/i.test(content))) continue;
+    networks.push(networkOfLine(content, index + 1));
   }
   yield;
   networks.sort(byAddress);
@@ -59,8 +59,8 @@ function byAddress(a: CountryNetwork, b: CountryNetwork): number {
 /** Cuts out of each network those that lie in it. */
 function* disjoint(networks: readonly CountryNetwork[]): Task<CountryRange[]> {
   const ranges = new Ranges();
-  for (const [at, network] of networks.entries()) {
-    if (at % linesPerStep === 0) yield;
+  for (const [index, network] of networks.entries()) {
+    if (index % linesPerStep === 0) yield;
     ranges.open(network);
   }
   return ranges.end();

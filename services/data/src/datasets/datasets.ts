@@ -127,12 +127,12 @@ export async function listDatasets({ pool }: { pool: Pool }, request: ListReques
 /** A data set with its values, as they were sent. Throws APP_NOT_FOUND, DATASET_NOT_FOUND. */
 export async function getDataset({ pool }: { pool: Pool }, { appId, name }: DatasetRequest): Promise<Dataset> {
   const app = await findApp(pool, appId);
-  const found = await row<DatasetInfo & { values_text: string }>(
+  const dataset = await row<DatasetInfo & { values_text: string }>(
     pool,
     sql`select ${infoColumns}, values_text from dataset where app_number = ${app.number} and name = ${name}`,
   );
-  if (!found) throw datasetNotFound(name);
-  return { ...toDataset(found), valuesJson: Buffer.from(found.values_text) };
+  if (!dataset) throw datasetNotFound(name);
+  return { ...toDataset(dataset), valuesJson: Buffer.from(dataset.values_text) };
 }
 
 /** Throws APP_NOT_FOUND, DATASET_NOT_FOUND. */

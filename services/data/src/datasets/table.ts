@@ -17,8 +17,8 @@ export async function makeDatasetTable(
   appNumber: bigint,
   values: readonly DatasetRow[],
 ): Promise<DatasetTable> {
-  const found = await row<{ number: bigint }>(tx, sql`select nextval('dataset_table_number') as number`);
-  const made = { appNumber, tableNumber: found!.number };
+  const sequence = await row<{ number: bigint }>(tx, sql`select nextval('dataset_table_number') as number`);
+  const made = { appNumber, tableNumber: sequence!.number };
   const table = datasetTable(made);
   const copy = await copyInto(table, columns, values, (writer, { key, text }) => {
     writer.textField(key);

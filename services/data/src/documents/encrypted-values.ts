@@ -50,18 +50,18 @@ export function encryptValues(
   const terms: Default[] = [];
   const decrypted = new Map<string, Buffer>();
   let addedBytes = 0;
-  for (const [at, field] of encrypted.entries()) {
-    const capture = captures[first + at];
+  for (const [index, field] of encrypted.entries()) {
+    const capture = captures[first + index];
     if (capture === undefined || capture.type === 'null') continue;
     const { name, cipher } = field;
     const stored = capture.type === 'object' ? textAt(bytes, capture) : '';
-    const known = stored === '' ? undefined : cipher.decrypt(id, stored);
+    const plaintext = stored === '' ? undefined : cipher.decrypt(id, stored);
     const { start, end } = capture;
-    if (known) {
-      decrypted.set(name, known);
-      addedBytes += end - start - known.length;
+    if (plaintext) {
+      decrypted.set(name, plaintext);
+      addedBytes += end - start - plaintext.length;
       if (cipher.isCurrent(stored)) continue;
-      replacements.push({ start, end, text: cipher.encrypt(id, known, canonicalOf(known)) });
+      replacements.push({ start, end, text: cipher.encrypt(id, plaintext, canonicalOf(plaintext)) });
     } else if (!scalarTypes.has(capture.type)) {
       refuse(name, 'must be a string, a number, a boolean or null, for the field is encrypted');
     } else {

@@ -32,13 +32,13 @@ export function keyArrays(fields: number, documents: readonly DocumentKeys[]): B
   const next = documents.map(({ keysStart }) => keysStart);
   const sizeBytes = documents.reduce((sum, { keysStart, keysEnd }) => sum + keysEnd - keysStart, 0);
   return Array.from({ length: fields }, () => {
-    let at = 0;
+    let index = 0;
     return byteaArrayOf(documents, Math.ceil(sizeBytes / fields), (writer, { keys: { bytes } }) => {
-      const start = next[at]!;
+      const start = next[index]!;
       const end = start + 4 + bytes.readInt32BE(start);
       writer.raw(bytes, start, end);
-      next[at] = end;
-      at += 1;
+      next[index] = end;
+      index += 1;
     });
   });
 }
@@ -61,17 +61,17 @@ export function appendKeys(
 ): UniqueValues {
   const { captures } = document;
   const added = (at: number): string | undefined => addedText(rules.keys[at]!.name, id, defaults);
-  for (let at = 0; at < rules.keys.length; at += 1) {
-    const { isDate } = rules.keys[at]!;
-    const text = added(at);
-    if (text === undefined) keys.append(bytes, captures[at], isDate);
+  for (let index = 0; index < rules.keys.length; index += 1) {
+    const { isDate } = rules.keys[index]!;
+    const text = added(index);
+    if (text === undefined) keys.append(bytes, captures[index], isDate);
     else appendWhole(Buffer.from(text), keys, isDate);
   }
   if (rules.uniques.length === 0 || document.deleted) return undefined;
-  return uniquesOf(rules, (at) => {
-    const { isDate } = rules.keys[at]!;
-    const text = added(at);
-    if (text === undefined) return uniqueText(bytes, captures[at], isDate);
+  return uniquesOf(rules, (index) => {
+    const { isDate } = rules.keys[index]!;
+    const text = added(index);
+    if (text === undefined) return uniqueText(bytes, captures[index], isDate);
     const whole = Buffer.from(text);
     return uniqueText(whole, captureWhole(whole), isDate);
   });
@@ -86,9 +86,9 @@ export function searchTextsOf(
   defaults: readonly Default[],
 ): SearchTexts {
   if (rules.searches.length === 0) return undefined;
-  return rules.searches.map(({ name }, at) => {
+  return rules.searches.map(({ name }, index) => {
     const text = addedText(name, id, defaults);
-    if (text === undefined) return searchText(bytes, captures[rules.keys.length + at]);
+    if (text === undefined) return searchText(bytes, captures[rules.keys.length + index]);
     const whole = Buffer.from(text);
     return searchText(whole, captureWhole(whole));
   });

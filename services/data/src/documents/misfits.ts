@@ -23,15 +23,15 @@ export type FindMisfit = (text: Buffer) => string | undefined;
  * Compiles the search for misfits in the documents of a collection. Null and what is missing fit every type. Throws
  * ENCRYPTION_UNAVAILABLE.
  */
-export function misfitFinder(collection: CollectionRef, wanted: readonly WantedType[]): FindMisfit {
-  const fields = new Map(wanted.map(({ name, rule }) => [name, rule]));
+export function misfitFinder(collection: CollectionRef, wantedTypes: readonly WantedType[]): FindMisfit {
+  const fields = new Map(wantedTypes.map(({ name, rule }) => [name, rule]));
   const encrypted = cipherOf(collection)?.fields ?? [];
   const { watch } = compileRules([], [], { fields }, encrypted);
   return (text) => {
     const reader = new JsonReader(text, { maxDepth: documentDepthMax });
     const { captures, id } = readDocument(reader, watch, { sizeMaxBytes: Infinity });
-    const misfit = wanted.find(({ name, rule, allowsContainers }, at) => {
-      const capture = captures[at];
+    const misfit = wantedTypes.find(({ name, rule, allowsContainers }, index) => {
+      const capture = captures[index];
       const field = encrypted.find((one) => one.name === name);
       const stored = field && capture?.type === 'object' ? field.cipher.decrypt(id!, textAt(text, capture)) : undefined;
       if (stored) return fieldProblems(rule, stored, captureWhole(stored)).length > 0;

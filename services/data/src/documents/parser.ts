@@ -297,12 +297,14 @@ function checkFields(
   if (rules.fields.length === 0) return noDefaults;
   const defaults: Default[] = [];
   const firstField = rules.keys.length + rules.searches.length;
-  for (const [at, { name, rule }] of rules.fields.entries()) {
-    const capture = document.captures[firstField + at];
+  for (const [index, { name, rule }] of rules.fields.entries()) {
+    const capture = document.captures[firstField + index];
     // The id that is missing will be made, and a string.
     if (name === 'id' && document.id === null) continue;
-    const known = decrypted.get(name);
-    const problems = known ? fieldProblems(rule, known, captureWhole(known)) : fieldProblems(rule, bytes, capture);
+    const plaintext = decrypted.get(name);
+    const problems = plaintext
+      ? fieldProblems(rule, plaintext, captureWhole(plaintext))
+      : fieldProblems(rule, bytes, capture);
     if (problems.length > 0 && isJudged(name, capture, patch)) {
       for (const problem of problems) violations.add(place, name, problem);
     }

@@ -52,8 +52,8 @@ export class DocumentCipher {
     const reader = new JsonReader(stored, { maxDepth: documentDepthMax });
     const document = readDocument(reader, this.watch, { sizeMaxBytes: Infinity });
     const replacements: Replacement[] = [];
-    for (const [at, { name, cipher }] of this.fields.entries()) {
-      const capture = document.captures[at];
+    for (const [index, { name, cipher }] of this.fields.entries()) {
+      const capture = document.captures[index];
       if (capture?.type !== 'object') continue;
       const text = cipher.decrypt(document.id!, textAt(stored, capture));
       if (!text) throw new UndecryptableError(`the field ${name} of a document cannot be decrypted`);

@@ -127,7 +127,7 @@ interface NewJob {
 /** False when a job of this kind and subject waits already. */
 async function insertJob(tx: Queryable, job: NewJob, appId: string): Promise<boolean> {
   const { ticketId, appNumber, kind, payload, subject } = job;
-  const at = await databaseTime(tx);
+  const time = await databaseTime(tx);
   const inserted = await execute(
     tx,
     sql`insert into job (ticket_id, app_number, kind, payload, subject, rank, status, created_at, updated_at, event_sequence)
@@ -135,11 +135,11 @@ async function insertJob(tx: Queryable, job: NewJob, appId: string): Promise<boo
           greatest((select coalesce(min(rank), 0) from job where status = 'Pending'),
                    (select coalesce(max(rank), 0) + 1 from job
                     where app_number = ${appNumber} and status in ('Pending', 'StoringData'))),
-          'Pending', ${at}, ${at}, 1)
+          'Pending', ${time}, ${time}, 1)
         on conflict (app_number, kind, subject) where status = 'Pending' and subject is not null do nothing`,
   );
   if (inserted === 0) return false;
-  const state = { app_id: appId, operation_type: kind, status: 'Pending', progress: 0, at: at.toISOString() };
+  const state = { app_id: appId, operation_type: kind, status: 'Pending', progress: 0, at: time.toISOString() };
   await append(tx, [taskEvent('job.created', ticketId, 1n, state)]);
   return true;
 }
@@ -157,7 +157,7 @@ export function taskEvent(type: string, ticketId: string, sequence: bigint, fiel
 
 /** A job as this service stores it, for the tasks service, which may not have received its events yet. */
 export async function getJob({ pool }: PoolContext, { ticketId }: GetJobRequest): Promise<Job> {
-  const found =
+  const job =
     parseTicket(ticketId)?.kind === 'j'
       ? await row<{
           app_id: string;
@@ -175,17 +175,17 @@ export async function getJob({ pool }: PoolContext, { ticketId }: GetJobRequest)
               from job j join application a on a.number = j.app_number where j.ticket_id = ${ticketId}`,
         )
       : undefined;
-  if (!found) throw notFound(TASK_NOT_FOUND, 'There is no such task');
+  if (!job) throw notFound(TASK_NOT_FOUND, 'There is no such task');
   return {
     ticketId,
-    appId: found.app_id,
-    operationType: found.kind,
-    status: found.status,
-    error: found.error ?? '',
-    progress: found.progress,
-    createdAt: found.created_at.toISOString(),
-    updatedAt: found.updated_at.toISOString(),
-    progressLog: found.progress_log,
-    resultJson: found.result_text ?? '',
+    appId: job.app_id,
+    operationType: job.kind,
+    status: job.status,
+    error: job.error ?? '',
+    progress: job.progress,
+    createdAt: job.created_at.toISOString(),
+    updatedAt: job.updated_at.toISOString(),
+    progressLog: job.progress_log,
+    resultJson: job.result_text ?? '',
   };
 }

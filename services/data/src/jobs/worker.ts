@@ -180,14 +180,14 @@ export class JobWorker {
     state: { progress?: number; message: string; result?: object; error?: string },
   ): Promise<void> {
     await retriedTransaction(this.context.pool, async (tx) => {
-      const at = await databaseTime(tx);
+      const time = await databaseTime(tx);
       const result = state.result === undefined ? null : JSON.stringify(state.result);
       const changed = await row<{ event_sequence: bigint; progress: number }>(
         tx,
         sql`update job set status = ${status}, progress = greatest(progress, ${state.progress ?? 0}), error = ${state.error ?? null},
-              result_text = ${result}, event_sequence = event_sequence + 1, updated_at = ${at},
+              result_text = ${result}, event_sequence = event_sequence + 1, updated_at = ${time},
               leased_until = now() + ${this.leaseMs} * interval '1 ms',
-              progress_log = (array_append(progress_log, ${`${at.toISOString()} ${state.message}`}::text))[
+              progress_log = (array_append(progress_log, ${`${time.toISOString()} ${state.message}`}::text))[
                 greatest(1, cardinality(progress_log) - 98):]
             where ticket_id = ${job.ticket_id} and status in ('Pending', 'StoringData')
             returning event_sequence, progress`,
@@ -203,7 +203,7 @@ export class JobWorker {
           message: state.message,
           result: state.result ?? null,
           error: state.error ?? null,
-          at: at.toISOString(),
+          at: time.toISOString(),
         }),
       ]);
     });

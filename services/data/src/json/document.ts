@@ -272,11 +272,11 @@ export function spliceText(
 
   const parts = [buffer.subarray(document.start, document.bodyStart)];
   if (members.length > 0) parts.push(Buffer.from(members.join(',') + (document.empty ? '' : ',')));
-  let at = document.bodyStart;
+  let position = document.bodyStart;
   for (const { start, end, text } of replaced.sort((one, other) => one.start - other.start)) {
-    parts.push(buffer.subarray(at, start), Buffer.from(text));
-    at = end;
+    parts.push(buffer.subarray(position, start), Buffer.from(text));
+    position = end;
   }
-  parts.push(buffer.subarray(at, document.end));
+  parts.push(buffer.subarray(position, document.end));
   return Buffer.concat(parts);
 }

@@ -54,12 +54,12 @@ export class MergePatch {
   /** Reads the value of the member whose key the reader has just read, of the same bytes. */
   readMember(reader: JsonReader, type: JsonType): void {
     const { numbers } = this;
-    const at = numbers.length;
+    const offset = numbers.length;
     const { keyHash, keyEscaped, keyStart, keyEnd, position } = reader;
     numbers.push(keyHash, keyEscaped ? 1 : 0, keyStart, keyEnd, position, 0);
-    if (type === 'object') (this.objects ??= new Map()).set(at, readObject(reader));
+    if (type === 'object') (this.objects ??= new Map()).set(offset, readObject(reader));
     else reader.skipValue();
-    numbers[at + valueEndAt] = reader.position;
+    numbers[offset + valueEndAt] = reader.position;
   }
 
   /** The text of an object as this patch changes it. Throws JsonError where it is not valid JSON. */
@@ -75,9 +75,9 @@ export class MergePatch {
 
   /** Whether this patch changes the value at a path of keys, something in it or what it is in. */
   names([key, ...rest]: readonly string[]): boolean {
-    const at = key === undefined ? undefined : this.indexed().get(key);
-    if (at === undefined) return false;
-    const nested = this.objects?.get(at);
+    const offset = key === undefined ? undefined : this.indexed().get(key);
+    if (offset === undefined) return false;
+    const nested = this.objects?.get(offset);
     return rest.length === 0 || nested === undefined || nested.names(rest);
   }
 
@@ -96,8 +96,8 @@ export class MergePatch {
     reader.enterObject();
     while (reader.nextMember()) {
       const start = reader.keyStart - 1;
-      const at = this.find(reader, expected);
-      if (at < 0) {
+      const offset = this.find(reader, expected);
+      if (offset < 0) {
         reader.skipValue();
         if (keptEnd === 0 || start !== keptEnd + 1) {
           writeKept();
@@ -107,9 +107,9 @@ export class MergePatch {
         continue;
       }
       writeKept();
-      expected = at + stride;
-      merged.add(at);
-      this.mergeMember(reader, at, start, object, writer);
+      expected = offset + stride;
+      merged.add(offset);
+      this.mergeMember(reader, offset, start, object, writer);
     }
     writeKept();
     this.addMembers(object, writer, merged);
@@ -117,19 +117,25 @@ export class MergePatch {
   }
 
   /** Writes a member of the target that this patch names; the reader is before its value. */
-  private mergeMember(reader: JsonReader, at: number, start: number, object: ObjectWriter, writer: ByteWriter): void {
+  private mergeMember(
+    reader: JsonReader,
+    offset: number,
+    start: number,
+    object: ObjectWriter,
+    writer: ByteWriter,
+  ): void {
     const type = reader.peekType();
     const valueStart = reader.position;
-    const nested = this.objects?.get(at);
+    const nested = this.objects?.get(offset);
     if (nested && type === 'object') {
       object.member(reader.bytes, start, valueStart);
       nested.merge(reader, writer);
       return;
     }
     reader.skipValue();
-    if (this.isNull(at)) return;
+    if (this.isNull(offset)) return;
     object.member(reader.bytes, start, valueStart);
-    this.writeValue(at, writer);
+    this.writeValue(offset, writer);
   }
 
   /**
@@ -137,19 +143,19 @@ export class MergePatch {
    */
   private addMembers(object: ObjectWriter, writer: ByteWriter, except?: ReadonlySet<number>): void {
     const { bytes, numbers } = this;
-    for (let at = 0; at < numbers.length; at += stride) {
-      if (this.isNull(at) || except?.has(at)) continue;
-      object.member(bytes, numbers[at + keyStartAt]! - 1, numbers[at + keyEndAt]! + 1);
+    for (let offset = 0; offset < numbers.length; offset += stride) {
+      if (this.isNull(offset) || except?.has(offset)) continue;
+      object.member(bytes, numbers[offset + keyStartAt]! - 1, numbers[offset + keyEndAt]! + 1);
       writer.byte(COLON);
-      this.writeValue(at, writer);
+      this.writeValue(offset, writer);
     }
   }
 
   /** Null members of an object are left out. */
-  private writeValue(at: number, writer: ByteWriter): void {
-    const nested = this.objects?.get(at);
+  private writeValue(offset: number, writer: ByteWriter): void {
+    const nested = this.objects?.get(offset);
     if (!nested) {
-      writer.raw(this.bytes, this.numbers[at + valueStartAt], this.numbers[at + valueEndAt]);
+      writer.raw(this.bytes, this.numbers[offset + valueStartAt], this.numbers[offset + valueEndAt]);
       return;
     }
     const object = new ObjectWriter(writer);
@@ -166,16 +172,16 @@ export class MergePatch {
     const { numbers } = this;
     if (expected < numbers.length && this.hasKey(expected, reader)) return expected;
     if (numbers.length > comparedMembersMax * stride) return this.indexed().get(reader.key()) ?? -1;
-    for (let at = 0; at < numbers.length; at += stride) if (this.hasKey(at, reader)) return at;
+    for (let offset = 0; offset < numbers.length; offset += stride) if (this.hasKey(offset, reader)) return offset;
     return -1;
   }
 
-  private hasKey(at: number, reader: JsonReader): boolean {
+  private hasKey(offset: number, reader: JsonReader): boolean {
     const { bytes, numbers } = this;
-    if (numbers[at + hashAt] !== reader.keyHash) return false;
-    const start = numbers[at + keyStartAt]!;
-    const end = numbers[at + keyEndAt]!;
-    const isEscaped = numbers[at + escapedAt] === 1;
+    if (numbers[offset + hashAt] !== reader.keyHash) return false;
+    const start = numbers[offset + keyStartAt]!;
+    const end = numbers[offset + keyEndAt]!;
+    const isEscaped = numbers[offset + escapedAt] === 1;
     if (isEscaped || reader.keyEscaped) return decodeString(bytes, start, end, isEscaped) === reader.key();
     const size = end - start;
     return size === reader.keyEnd - reader.keyStart && sameBytes(bytes, start, reader.bytes, reader.keyStart, size);
@@ -185,14 +191,14 @@ export class MergePatch {
     if (this.byKey) return this.byKey;
     const { bytes, numbers } = this;
     this.byKey = new Map();
-    for (let at = 0; at < numbers.length; at += stride) {
+    for (let offset = 0; offset < numbers.length; offset += stride) {
       const key = decodeString(
         bytes,
-        numbers[at + keyStartAt]!,
-        numbers[at + keyEndAt]!,
-        numbers[at + escapedAt] === 1,
+        numbers[offset + keyStartAt]!,
+        numbers[offset + keyEndAt]!,
+        numbers[offset + escapedAt] === 1,
       );
-      this.byKey.set(key, at);
+      this.byKey.set(key, offset);
     }
     return this.byKey;
   }

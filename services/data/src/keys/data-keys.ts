@@ -55,9 +55,9 @@ export async function ensureDataKey(
   db: Queryable,
   appNumber: bigint,
   first: NewDataKey | undefined,
-  at: Date,
+  time: Date,
 ): Promise<void> {
-  if ((await latestVersion(db, appNumber)) === 0) await insertKey(db, appNumber, first, 1, at);
+  if ((await latestVersion(db, appNumber)) === 0) await insertKey(db, appNumber, first, 1, time);
 }
 
 /** Stores another data key of an app, which encrypts from now on. The app must be locked. Throws UNAVAILABLE. */
@@ -65,17 +65,17 @@ export async function addDataKey(
   db: Queryable,
   appNumber: bigint,
   later: NewDataKey | undefined,
-  at: Date,
+  time: Date,
 ): Promise<void> {
-  await insertKey(db, appNumber, later, (await latestVersion(db, appNumber)) + 1, at);
+  await insertKey(db, appNumber, later, (await latestVersion(db, appNumber)) + 1, time);
 }
 
 async function latestVersion(db: Queryable, appNumber: bigint): Promise<number> {
-  const found = await row<{ version: number | null }>(
+  const latest = await row<{ version: number | null }>(
     db,
     sql`select max(version) as version from data_key where app_number = ${appNumber}`,
   );
-  return found?.version ?? 0;
+  return latest?.version ?? 0;
 }
 
 async function insertKey(
@@ -83,14 +83,14 @@ async function insertKey(
   appNumber: bigint,
   key: NewDataKey | undefined,
   version: number,
-  at: Date,
+  time: Date,
 ): Promise<void> {
   // Another call has stored one since it was made.
   if (key?.version !== version) throw unavailable('The data key could not be made, try again');
   await execute(
     db,
     sql`insert into data_key (app_number, version, root_key_id, wrapped, created_at)
-        values (${appNumber}, ${version}, ${key.rootKeyId}, ${key.wrapped}, ${at})`,
+        values (${appNumber}, ${version}, ${key.rootKeyId}, ${key.wrapped}, ${time})`,
   );
 }
 
@@ -122,8 +122,8 @@ function unwrapOnce(place: string, { rootKeyId, bytes }: WrappedKey): Promise<Bu
   let kept = unwrapped.get(rootKey);
   if (!kept) unwrapped.set(rootKey, (kept = new LRUCache({ max: keptMax })));
   const name = `${place}/${bytes.toString('base64')}`;
-  const known = kept.get(name);
-  if (known) return known;
+  const existing = kept.get(name);
+  if (existing) return existing;
   const key = rootKey.unwrap(bytes, place);
   kept.set(name, key);
   key.catch(() => kept.set(name, key, { ttl: failedForMs }));
@@ -146,11 +146,11 @@ const rewrapConcurrency = 8;
  * stored by itself, so what is interrupted goes on with the next start. Returns how many.
  */
 export async function rewrapKeys(pool: Pool, from: RootKey, to: RootKey): Promise<number> {
-  const found = await rows<{ app_number: bigint; version: number; wrapped: Buffer }>(
+  const dataKeys = await rows<{ app_number: bigint; version: number; wrapped: Buffer }>(
     pool,
     sql`select app_number, version, wrapped from data_key where root_key_id = ${from.id}`,
   );
-  const outdated = found.filter(({ wrapped }) => from.id !== to.id || to.isOutdated?.(wrapped) === true);
+  const outdated = dataKeys.filter(({ wrapped }) => from.id !== to.id || to.isOutdated?.(wrapped) === true);
   await forEachConcurrently(rewrapConcurrency, outdated, async ({ app_number: appNumber, version, wrapped }) => {
     const place = placeOf(appNumber, version);
     const again = await to.wrap(await from.unwrap(wrapped, place), place);

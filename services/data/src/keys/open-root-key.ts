@@ -25,9 +25,9 @@ export async function openConfiguredKey(
   }
   const other = await otherRootKeyId(pool, rootKey);
   if (other === undefined) return rootKey;
-  const given = rootKey ? `the settings name ${describeKey(rootKey.id)}` : 'ENCRYPTION_KEY_FILE is not set';
+  const setting = rootKey ? `the settings name ${describeKey(rootKey.id)}` : 'ENCRYPTION_KEY_FILE is not set';
   throw new StartError(
-    `Encrypted fields of this database need ${describeKey(other)}, but ${given}. ${remedyFor(other)}`,
+    `Encrypted fields of this database need ${describeKey(other)}, but ${setting}. ${remedyFor(other)}`,
   );
 }
 

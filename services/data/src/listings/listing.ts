@@ -48,7 +48,7 @@ export async function listPage<T extends object>(
   const types = key.map(({ type }) => type);
   const after = request.cursor ? parseCursor(request.cursor, types) : undefined;
   const beyond = after ? sql`and (${order}) > (${joined(after.map((value) => sql`${value}`))})` : sql``;
-  const found = await rows<T & { has_next: boolean }>(
+  const page = await rows<T & { has_next: boolean }>(
     db,
     sql`select * from (
           select ${columns}, row_number() over listed as place, lead(true, 1, false) over listed as has_next,
@@ -56,9 +56,9 @@ export async function listPage<T extends object>(
           from ${from} ${beyond} window listed as (order by ${order})) page
         where place <= ${limit} and (bytes_so_far <= ${listingBytesMax} or place = 1) order by place`,
   );
-  const last = found.at(-1);
+  const last = page.at(-1);
   const nextCursor = last?.has_next ? encodeCursor(keyOf(last)) : '';
-  return { entries: found, nextCursor };
+  return { entries: page, nextCursor };
 }
 
 const joined = (parts: readonly Sql[]): Sql => parts.reduce((all, part) => sql`${all}, ${part}`);

@@ -15,8 +15,8 @@ export interface CollectionTypes {
 }
 
 export function typesOf({ name, schemaText, indexes }: DescribedCollection): CollectionTypes {
-  const given = readObject(schemaText).get('fields');
-  const rules = given instanceof Map ? given : new Map<string, JsonValue>();
+  const schemaFields = readObject(schemaText).get('fields');
+  const rules = schemaFields instanceof Map ? schemaFields : new Map<string, JsonValue>();
   const schema = {
     fields: new Map(
       [...rules].flatMap(([field, rule]) =>

@@ -49,12 +49,12 @@ export interface DescribedQuery {
  * APP_NOT_FOUND.
  */
 export async function readContent(tx: Queryable, app: App, isPrivateShown: boolean): Promise<AppContent> {
-  const found = await row<{ revision: bigint; name: string; description: string }>(
+  const application = await row<{ revision: bigint; name: string; description: string }>(
     tx,
     sql`select h.catalog_revision as revision, a.name, a.description
         from application a join head h on h.app_number = a.number where a.number = ${app.number}`,
   );
-  if (!found) throw appNotFound(app.appId);
+  if (!application) throw appNotFound(app.appId);
   const [shown, shownQuery] = isPrivateShown
     ? [empty, empty]
     : [sql` and read_access = 'public'`, sql` and not ${isPrivateQuery}`];
@@ -83,7 +83,7 @@ export async function readContent(tx: Queryable, app: App, isPrivateShown: boole
   );
   return {
     appId: app.appId,
-    ...found,
+    ...application,
     collections: collections.map(({ indexesText, ...collection }) => ({
       ...collection,
       indexes: JSON.parse(indexesText) as DescribedCollection['indexes'],

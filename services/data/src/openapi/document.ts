@@ -38,8 +38,8 @@ export function* openapiText(content: AppContent): Task<string> {
   const schemas: string[] = [];
   const omitted: string[] = [];
   const used = new Set<SharedName>();
-  for (const [at, { tag, describe }] of kinds.entries()) {
-    const budgetBytes = leftBytes / (kinds.length - at);
+  for (const [index, { tag, describe }] of kinds.entries()) {
+    const budgetBytes = leftBytes / (kinds.length - index);
     let spentBytes = 0;
     let count = 0;
     for (const described of describe) {

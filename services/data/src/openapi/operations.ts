@@ -87,8 +87,8 @@ export function queryOperation(
   types: Types,
 ): Described {
   const baseQuery = readObject(baseQueryText);
-  const given = baseQuery.get('limit') ?? undefined;
-  const pageMax = given === undefined ? undefined : parseLimit(given);
+  const baseLimit = baseQuery.get('limit') ?? undefined;
+  const pageMax = baseLimit === undefined ? undefined : parseLimit(baseLimit);
   const typeOf = types.get(source)?.typeOf ?? anyType;
   const declared = readDefinition(parametersText) as JsonObject[];
   const parameters = declared.map((parameter) => declaredParameter(parameter, typeOf, pageMax));
@@ -155,9 +155,9 @@ interface Operation {
   schema?: { name: string; value: Part };
 }
 
-function operationOf({ path, schema, isPrivate, ...given }: Operation): Described {
-  const { id, tag, summary, description, parameters, record } = given;
-  const shared: SharedName[] = [...given.shared, 'ifNoneMatch'];
+function operationOf({ path, schema, isPrivate, ...details }: Operation): Described {
+  const { id, tag, summary, description, parameters, record } = details;
+  const shared: SharedName[] = [...details.shared, 'ifNoneMatch'];
   const refined = { type: 'object', properties: { records: { type: 'array', items: record } } };
   const page = { allOf: [{ $ref: `#/components/schemas/${pageSchemaName}` }, refined] };
   const response = (name: string): Part => ({ $ref: `#/components/responses/${name}` });

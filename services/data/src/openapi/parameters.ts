@@ -47,8 +47,8 @@ export function filterParameter(
 
 function isOfType(value: JsonValue, type: Part): boolean {
   if (value instanceof JsonNumber && type === 'integer') return isWhole(value.text);
-  const own = value instanceof JsonNumber ? 'number' : typeof value;
-  return Array.isArray(type) ? type.includes(own) : type === own;
+  const valueType = value instanceof JsonNumber ? 'number' : typeof value;
+  return Array.isArray(type) ? type.includes(valueType) : type === valueType;
 }
 
 /** The limit of a page, of at most as many records as the query allows. */

@@ -56,9 +56,9 @@ function propertiesOf({ below }: FieldNode): JsonObject {
 
 function schemaOf(node: FieldNode): Part {
   if (node.below.size === 0) return node.own;
-  const { type = ['object', 'null'], ...own } = node.own ?? {};
+  const { type = ['object', 'null'], ...keywords } = node.own ?? {};
   const isObject = Array.isArray(type) ? type.includes('object') : type === 'object';
-  return isObject ? { ...own, type, properties: propertiesOf(node) } : node.own;
+  return isObject ? { ...keywords, type, properties: propertiesOf(node) } : node.own;
 }
 
 const jsonTypes = {
@@ -117,11 +117,11 @@ function boundsOf(type: string, checks: JsonObject): Members {
   const names = boundNames[type];
   if (!names) return {};
   const bounds: { [name: string]: Part } = {};
-  for (const [at, key] of (['min', 'max'] as const).entries()) {
+  for (const [index, key] of (['min', 'max'] as const).entries()) {
     const bound = checks.get(key);
     // The bounds of a length are whole numbers in JSON Schema.
     if (bound instanceof JsonNumber && (type === 'number' || type === 'integer' || /^\d+$/.test(bound.text)))
-      bounds[names[at]!] = bound;
+      bounds[names[index]!] = bound;
   }
   return bounds;
 }

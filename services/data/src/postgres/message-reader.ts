@@ -42,52 +42,52 @@ export class MessageReader {
 
   /** Throws ProtocolError, and what `deliver` throws. */
   push(chunk: Buffer): void {
-    let at = this.#continue(chunk);
-    while (chunk.length - at >= headerBytes) {
-      const end = at + 1 + lengthAt(chunk, at);
+    let position = this.#continue(chunk);
+    while (chunk.length - position >= headerBytes) {
+      const end = position + 1 + lengthAt(chunk, position);
       if (end > chunk.length) break;
-      this.#deliver(chunk[at]!, chunk, at + headerBytes, end);
-      at = end;
+      this.#deliver(chunk[position]!, chunk, position + headerBytes, end);
+      position = end;
     }
-    if (at < chunk.length) this.#keep(chunk, at);
+    if (position < chunk.length) this.#keep(chunk, position);
   }
 
   /** Completes the message that earlier chunks began; returns where in the chunk the next one begins. */
   #continue(chunk: Buffer): number {
-    let at = 0;
+    let position = 0;
     if (this.#headerFilled > 0) {
-      at = chunk.copy(this.#header, this.#headerFilled);
-      this.#headerFilled += at;
-      if (this.#headerFilled < headerBytes) return at;
+      position = chunk.copy(this.#header, this.#headerFilled);
+      this.#headerFilled += position;
+      if (this.#headerFilled < headerBytes) return position;
       this.#headerFilled = 0;
       this.#begin(this.#header, 0);
     }
-    if (this.#message === undefined) return at;
-    const copied = chunk.copy(this.#message, this.#messageFilled, at);
+    if (this.#message === undefined) return position;
+    const copied = chunk.copy(this.#message, this.#messageFilled, position);
     this.#messageFilled += copied;
     if (this.#messageFilled === this.#message.length) {
       const message = this.#message;
       this.#message = undefined;
       this.#deliver(message[0]!, message, headerBytes, message.length);
     }
-    return at + copied;
+    return position + copied;
   }
 
   /** Keeps the incomplete message at the end of a chunk. */
-  #keep(chunk: Buffer, at: number): void {
-    if (chunk.length - at < headerBytes) this.#headerFilled = chunk.copy(this.#header, 0, at);
-    else this.#begin(chunk, at);
+  #keep(chunk: Buffer, position: number): void {
+    if (chunk.length - position < headerBytes) this.#headerFilled = chunk.copy(this.#header, 0, position);
+    else this.#begin(chunk, position);
   }
 
-  #begin(bytes: Buffer, at: number): void {
-    this.#message = Buffer.allocUnsafe(1 + lengthAt(bytes, at));
-    this.#messageFilled = bytes.copy(this.#message, 0, at);
+  #begin(bytes: Buffer, position: number): void {
+    this.#message = Buffer.allocUnsafe(1 + lengthAt(bytes, position));
+    this.#messageFilled = bytes.copy(this.#message, 0, position);
   }
 }
 
 /** The length in the header at `at`: that of the message without its type. */
-function lengthAt(bytes: Buffer, at: number): number {
-  const length = int32(bytes, at + 1);
+function lengthAt(bytes: Buffer, position: number): number {
+  const length = int32(bytes, position + 1);
   if (length < 4 || length > messageBytesMax) throw new ProtocolError(`a message of ${length} bytes came`);
   return length;
 }
@@ -109,15 +109,15 @@ export class DataRow implements Row {
       this.#starts = new Int32Array(columns);
       this.#lengths = new Int32Array(columns);
     }
-    let at = start + 2;
+    let position = start + 2;
     for (let column = 0; column < columns; column++) {
-      const length = int32(bytes, at);
-      at += 4;
-      this.#starts[column] = at;
+      const length = int32(bytes, position);
+      position += 4;
+      this.#starts[column] = position;
       this.#lengths[column] = length;
-      if (length > 0) at += length;
+      if (length > 0) position += length;
     }
-    if (at !== end) throw new ProtocolError('a row is not as long as its columns');
+    if (position !== end) throw new ProtocolError('a row is not as long as its columns');
     this.#bytes = bytes;
     this.#columns = columns;
   }
@@ -189,11 +189,11 @@ const fieldNames: Record<string, TextField> = {
 /** The error of an ErrorResponse as `pg` would throw it, and whether Postgres closes the connection after it. */
 export function databaseError(bytes: Buffer, start: number, end: number): { error: DatabaseError; isFatal: boolean } {
   const fields = new Map<string, string>();
-  for (let at = start; at < end && bytes[at] !== 0;) {
-    const stop = bytes.indexOf(0, at);
+  for (let position = start; position < end && bytes[position] !== 0;) {
+    const stop = bytes.indexOf(0, position);
     if (stop < 0 || stop >= end) throw new ProtocolError('an error has a field without an end');
-    fields.set(String.fromCharCode(bytes[at]!), bytes.toString('utf8', at + 1, stop));
-    at = stop + 1;
+    fields.set(String.fromCharCode(bytes[position]!), bytes.toString('utf8', position + 1, stop));
+    position = stop + 1;
   }
   const error = new DatabaseError(fields.get('M') ?? '', end - start + 4, 'error');
   for (const [field, name] of Object.entries(fieldNames)) error[name] = fields.get(field);

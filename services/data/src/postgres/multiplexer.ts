@@ -222,9 +222,9 @@ export class Multiplexer {
   /** Closes a connection that gets no more statements, once those in flight are answered. */
   #closeExpired(connection: MultiplexedConnection): void {
     if (!connection.isExpired || connection.inFlight > 0) return;
-    const at = this.#connections.indexOf(connection);
-    if (at < 0) return;
-    this.#connections.splice(at, 1);
+    const index = this.#connections.indexOf(connection);
+    if (index < 0) return;
+    this.#connections.splice(index, 1);
     void connection.end();
   }
 
@@ -244,16 +244,16 @@ export class Multiplexer {
   }
 
   #answered(): void {
-    for (let at = this.#connections.length - 1; at >= 0; at--) this.#closeExpired(this.#connections[at]!);
+    for (let index = this.#connections.length - 1; index >= 0; index--) this.#closeExpired(this.#connections[index]!);
     if (this.#waiting.size + this.#again.size > 0) this.#schedule();
     this.#endWhenIdle();
   }
 
   #closed(connection: MultiplexedConnection, error: Error, inFlight: number): void {
-    const at = this.#connections.indexOf(connection);
+    const index = this.#connections.indexOf(connection);
     // A connection that is not listed is not open yet, or is being closed.
-    if (at < 0) return;
-    this.#connections.splice(at, 1);
+    if (index < 0) return;
+    this.#connections.splice(index, 1);
     const message = inFlight > 0 ? 'a database connection broke' : 'an idle database connection broke';
     this.#log.warn({ err: error, inFlight }, message);
     this.#answered();

@@ -65,26 +65,26 @@ export function parseParameters(value: JsonValue, pageMax: number | undefined): 
   const filters = new Map<string, QueryParameter>();
   let limit: LimitParameter | undefined;
   value.forEach((entry, index) => {
-    const at = `parameters[${index}]`;
-    if (!(entry instanceof Map)) throw invalidQuery(at, 'must be an object');
-    refuseUnknown(entry.keys(), parameterFields, at);
+    const entryPath = `parameters[${index}]`;
+    if (!(entry instanceof Map)) throw invalidQuery(entryPath, 'must be an object');
+    refuseUnknown(entry.keys(), parameterFields, entryPath);
     const name = entry.get('name');
-    if (typeof name !== 'string' || name === '') throw invalidQuery(`${at}.name`, 'must be text');
-    if (filters.has(name) || limit?.name === name) throw invalidQuery(`${at}.name`, 'is used twice');
+    if (typeof name !== 'string' || name === '') throw invalidQuery(`${entryPath}.name`, 'must be text');
+    if (filters.has(name) || limit?.name === name) throw invalidQuery(`${entryPath}.name`, 'is used twice');
     const path = entry.get('field_path');
-    if (typeof path !== 'string') throw invalidQuery(`${at}.field_path`, 'must be the path of a field');
+    if (typeof path !== 'string') throw invalidQuery(`${entryPath}.field_path`, 'must be the path of a field');
     const required = entry.get('required') ?? false;
-    if (typeof required !== 'boolean') throw invalidQuery(`${at}.required`, 'must be true or false');
+    if (typeof required !== 'boolean') throw invalidQuery(`${entryPath}.required`, 'must be true or false');
     const fallback = entry.get('default') ?? undefined;
     if (path === limitPath) {
-      if (limit) throw invalidQuery(`${at}.field_path`, 'is used twice: a page has one limit');
-      limit = { name, fallback: limitFallback(fallback, pageMax, `${at}.default`), isRequired: required };
+      if (limit) throw invalidQuery(`${entryPath}.field_path`, 'is used twice: a page has one limit');
+      limit = { name, fallback: limitFallback(fallback, pageMax, `${entryPath}.default`), isRequired: required };
       return;
     }
-    const target = parseName(path, `${at}.field_path`);
+    const target = parseName(path, `${entryPath}.field_path`);
     // A default that its operator does not accept is refused now instead of at each execution.
     if (fallback !== undefined && typeof fallback !== 'string') {
-      (target.operator ?? isOperator).parse(target.path, fallback, `${at}.default`);
+      (target.operator ?? isOperator).parse(target.path, fallback, `${entryPath}.default`);
     }
     filters.set(name, { name, target, fallback, isRequired: required });
   });
@@ -98,15 +98,15 @@ export function refuseReservedNames({ filters }: QueryParameters): void {
   }
 }
 
-function limitFallback(value: JsonValue | undefined, pageMax: number | undefined, at: string): number | undefined {
+function limitFallback(value: JsonValue | undefined, pageMax: number | undefined, path: string): number | undefined {
   if (value === undefined) return undefined;
-  return parsePageLimit(typeof value === 'string' ? numberOfText(value) : value, pageMax, at);
+  return parsePageLimit(typeof value === 'string' ? numberOfText(value) : value, pageMax, path);
 }
 
 /** A limit of at most what the query allows; undefined is the query's own. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
-export function parsePageLimit(value: JsonValue | undefined, pageMax: number | undefined, at: string): number {
-  const limit = parseLimit(value, at, pageMax);
-  if (limit > (pageMax ?? limitMax)) throw overLimit(at, `may be at most ${pageMax} for this query`);
+export function parsePageLimit(value: JsonValue | undefined, pageMax: number | undefined, path: string): number {
+  const limit = parseLimit(value, path, pageMax);
+  if (limit > (pageMax ?? limitMax)) throw overLimit(path, `may be at most ${pageMax} for this query`);
   return limit;
 }
 

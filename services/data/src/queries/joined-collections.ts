@@ -15,8 +15,10 @@ export async function joinedCollections(db: Queryable, app: App, joins: readonly
   const models = allJoins(joins).map(({ at, model }) => ({ at, name: modelName(app.appId, { at, model }) }));
   const names = [...new Set(models.map(({ name }) => name))];
   if (names.length === 0) return { names, privateNames: [] };
-  const found = new Map((await findCollections(db, app, names)).map((collection) => [collection.name, collection]));
-  const missing = models.find(({ name }) => !found.has(name));
+  const collectionsByName = new Map(
+    (await findCollections(db, app, names)).map((collection) => [collection.name, collection]),
+  );
+  const missing = models.find(({ name }) => !collectionsByName.has(name));
   if (missing) throw unknownModel(missing.at, missing.name, await nearCollection(db, app, missing.name));
-  return { names, privateNames: names.filter((name) => found.get(name)!.readAccess === 'private') };
+  return { names, privateNames: names.filter((name) => collectionsByName.get(name)!.readAccess === 'private') };
 }

@@ -158,9 +158,9 @@ async function requireQuery(
   name: string,
   version: string | undefined,
 ): Promise<QueryRow> {
-  const found = isVersion(version) ? await findQuery(db, app.number, name, version) : undefined;
-  if (!found) throw queryNotFound(name, version);
-  return found;
+  const query = isVersion(version) ? await findQuery(db, app.number, name, version) : undefined;
+  if (!query) throw queryNotFound(name, version);
+  return query;
 }
 
 /** Whether a query may have a version of this text; undefined asks for the newest. */
@@ -170,20 +170,20 @@ const isVersion = (version: string | undefined): boolean =>
 export const queryNotFound = (name: string, version?: string): ServiceError =>
   notFound(QUERY_NOT_FOUND, `There is no query ${name}${version === undefined ? '' : ` of the version ${version}`}`);
 
-function toQuery(found: QueryRow): Query {
-  const price = storedPrice(found.read_price_config_text);
+function toQuery(query: QueryRow): Query {
+  const price = storedPrice(query.read_price_config_text);
   return {
-    name: found.name,
-    sourceCollection: found.source_collection,
-    baseQueryJson: Buffer.from(found.base_query_text),
-    parametersJson: Buffer.from(found.parameters_text),
-    description: found.description,
-    version: found.version,
-    exampleRequestJson: Buffer.from(found.example_request_text ?? ''),
-    exampleResponseJson: Buffer.from(found.example_response_text ?? ''),
-    createdAt: found.created_at.toISOString(),
-    readAccess: found.is_private ? 'private' : 'public',
-    versions: found.versions,
+    name: query.name,
+    sourceCollection: query.source_collection,
+    baseQueryJson: Buffer.from(query.base_query_text),
+    parametersJson: Buffer.from(query.parameters_text),
+    description: query.description,
+    version: query.version,
+    exampleRequestJson: Buffer.from(query.example_request_text ?? ''),
+    exampleResponseJson: Buffer.from(query.example_response_text ?? ''),
+    createdAt: query.created_at.toISOString(),
+    readAccess: query.is_private ? 'private' : 'public',
+    versions: query.versions,
     ...(price && { readPriceConfig: price }),
   };
 }
@@ -253,17 +253,17 @@ async function findPredefined(
   name: string,
   version: string | undefined,
 ): Promise<PredefinedQuery | undefined> {
-  const found = await findQuery(db, app.number, name, version);
-  if (!found) return undefined;
-  const baseQuery = parseBaseQuery(readJsonText(Buffer.from(found.base_query_text), 'base_query'));
+  const query = await findQuery(db, app.number, name, version);
+  if (!query) return undefined;
+  const baseQuery = parseBaseQuery(readJsonText(Buffer.from(query.base_query_text), 'base_query'));
   return {
     ...baseQuery,
-    isPrivate: found.read_access === 'private',
-    showsPrivate: found.shows_private,
-    shownCollections: new Set(found.shown_collections),
-    sourceCollection: found.source_collection,
-    revision: found.revision,
-    readPrices: ownReadPrice(found.read_price_config_text),
-    parameters: parseParameters(readJsonText(Buffer.from(found.parameters_text), 'parameters'), baseQuery.limit),
+    isPrivate: query.read_access === 'private',
+    showsPrivate: query.shows_private,
+    shownCollections: new Set(query.shown_collections),
+    sourceCollection: query.source_collection,
+    revision: query.revision,
+    readPrices: ownReadPrice(query.read_price_config_text),
+    parameters: parseParameters(readJsonText(Buffer.from(query.parameters_text), 'parameters'), baseQuery.limit),
   };
 }

@@ -30,18 +30,18 @@ const keyOfEntry = ({ commit: { ordinal }, place }: CommitEntry): string => keyO
 export async function addTexts(db: Queryable, app: App, entries: readonly CommitEntry[]): Promise<CommitEntry[]> {
   const collections = await collectionsOf(db, app, entries);
   const sizes = new Map<string, number>();
-  for (const [collection, own] of byCollection(entries, collections)) {
-    for (const size of await readTextSizes(db, collection, idsOf(own), ordinalsOf(own))) {
+  for (const [collection, collectionEntries] of byCollection(entries, collections)) {
+    for (const size of await readTextSizes(db, collection, idsOf(collectionEntries), ordinalsOf(collectionEntries))) {
       sizes.set(keyOf(size), size.bytes);
     }
   }
   const fitting = entries.slice(0, countFitting(entries, sizes));
   const texts = new Map<string, string>();
-  for (const [collection, own] of byCollection(fitting, collections)) {
-    const stored = own.filter((entry) => sizes.has(keyOfEntry(entry)));
+  for (const [collection, collectionEntries] of byCollection(fitting, collections)) {
+    const stored = collectionEntries.filter((entry) => sizes.has(keyOfEntry(entry)));
     if (stored.length === 0) continue;
-    for (const found of await readTexts(db, collection, idsOf(stored), ordinalsOf(stored))) {
-      texts.set(keyOf(found), found.text);
+    for (const version of await readTexts(db, collection, idsOf(stored), ordinalsOf(stored))) {
+      texts.set(keyOf(version), version.text);
     }
   }
   return fitting.map((entry) => ({ ...entry, text: texts.get(keyOfEntry(entry)) ?? null }));
@@ -60,8 +60,8 @@ async function collectionsOf(
   entries: readonly CommitEntry[],
 ): Promise<ReadonlyMap<bigint, CollectionRef>> {
   const names = [...new Set(entries.map(({ commit }) => commit.collection))];
-  const found = await findCollections(db, app, names);
-  return new Map(found.map((collection) => [collection.number, collection]));
+  const collections = await findCollections(db, app, names);
+  return new Map(collections.map((collection) => [collection.number, collection]));
 }
 
 /** The entries that may have a text. */

@@ -46,8 +46,8 @@ export async function commitProof(
   };
   if (id === '') return Buffer.from(JSON.stringify(proof));
   // The last of an id is the version that others saw.
-  const wanted = entries.findLast((entry) => entry.id === id);
-  if (!wanted) throw noSuchDocument(id);
-  const [{ place, sha256, text }] = (await addTexts(pool, app, [wanted])) as [typeof wanted];
+  const requested = entries.findLast((entry) => entry.id === id);
+  if (!requested) throw noSuchDocument(id);
+  const [{ place, sha256, text }] = (await addTexts(pool, app, [requested])) as [typeof requested];
   return Buffer.from(JSON.stringify({ ...proof, document: { id, place, sha256, text } }));
 }

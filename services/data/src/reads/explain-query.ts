@@ -59,8 +59,8 @@ export async function explainQuery(
   }
   const options = parseListQuery(query);
   return withFreshSource(async () => {
-    const { relation, sort: own } = await findRoot(db, appId, name, options.includeHistory, true);
-    const sort = options.sort.length > 0 ? options.sort : own;
+    const { relation, sort: defaultSort } = await findRoot(db, appId, name, options.includeHistory, true);
+    const sort = options.sort.length > 0 ? options.sort : defaultSort;
     const { terms, descending } = effectiveSort(relation, sort);
     const scope = { source: relation, find: options.find, terms, descending };
     const place = options.cursor === undefined ? undefined : decodeCursor(scope, options.cursor);

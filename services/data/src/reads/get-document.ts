@@ -27,16 +27,16 @@ export function getDocument(
     if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
     const { shortPages } = new AppDatabases(db, { appId, mayReadPrivate: true }, call.signal);
     const { unconditional, conditional } = statementsOf(collection);
-    const found = ifNoneMatch
+    const document = ifNoneMatch
       ? await shortPages.read(
           conditional,
           [id, String(ifNoneMatch.any), `{${ifNoneMatch.numbers.join(',')}}`],
           new DocumentReader(),
         )
       : await shortPages.read(unconditional, [id], new DocumentReader());
-    if (!found) throw noSuchDocument(id);
+    if (!document) throw noSuchDocument(id);
     const cipher = cipherOf(collection);
-    return cipher && found.json.length > 0 ? { ...found, json: cipher.decrypt(found.json) } : found;
+    return cipher && document.json.length > 0 ? { ...document, json: cipher.decrypt(document.json) } : document;
   });
 }
 
@@ -63,14 +63,14 @@ interface Statements {
 const statements = new WeakMap<CollectionRef, Statements>();
 
 function statementsOf(collection: CollectionRef): Statements {
-  let known = statements.get(collection);
-  if (!known) {
+  let collectionStatements = statements.get(collection);
+  if (!collectionStatements) {
     const present = sql`from ${documentsTable(collection)} where id = ${trusted('$1')} and not deleted`;
     const isKnown = trusted('$2::bool or version = any($3::int8[])');
     const unconditional = sql`select version, body ${present}`;
     const conditional = sql`select version, case when ${isKnown} then null else body end ${present}`;
-    known = { unconditional: unconditional.compile().text, conditional: conditional.compile().text };
-    statements.set(collection, known);
+    collectionStatements = { unconditional: unconditional.compile().text, conditional: conditional.compile().text };
+    statements.set(collection, collectionStatements);
   }
-  return known;
+  return collectionStatements;
 }

@@ -78,15 +78,15 @@ function nextCursor(
 /** Each commit with those of its entries that the page has. */
 function commitsJson(entries: readonly CommitEntry[], withTexts: boolean): string[] {
   const commits: string[] = [];
-  for (let at = 0; at < entries.length;) {
-    const { commit, place } = entries[at]!;
-    let end = at;
+  for (let start = 0; start < entries.length;) {
+    const { commit, place } = entries[start]!;
+    let end = start;
     while (end < entries.length && entries[end]!.commit === commit) end += 1;
     const documents = entries
-      .slice(at, end)
+      .slice(start, end)
       .map(({ id, sha256, text }) => ({ id, sha256, ...(withTexts && { text }) }));
     commits.push(JSON.stringify({ ...commitMembers(commit), place, documents }));
-    at = end;
+    start = end;
   }
   return commits;
 }

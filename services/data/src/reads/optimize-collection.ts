@@ -31,7 +31,7 @@ export async function optimizeCollection(
   { appId, collection: name }: { appId: string; collection: string },
 ): Promise<Buffer> {
   const collection = await requireCollection(db.pool, appId, name);
-  const shapes = db.slowQueries.of(collectionIdentity(collection)).slice(0, shapesMax);
+  const shapes = db.slowQueries.shapesOf(collectionIdentity(collection)).slice(0, shapesMax);
   const uses = await indexUses(db.pool, collection);
   const unused = uses.filter(({ name: used, scans }) => scans <= unusedScansMax && !isUnique(collection, used));
   const count = collection.rowCount;
@@ -90,12 +90,12 @@ const deletionText = ({ name, scans, size_bytes: size }: IndexUseRow): string =>
 /** One for each list of fields that queries miss and no index has by now, the one that would save most first. */
 function suggestedIndexes(collection: CollectionRef, shapes: readonly QueryShape[]): SuggestedIndex[] {
   const missing = new Map<string, { fields: readonly string[]; queries: number; total_ms: number }>();
-  const known = new Set(collection.indexes.map(({ fields }) => JSON.stringify(fields)));
+  const indexedFields = new Set(collection.indexes.map(({ fields }) => JSON.stringify(fields)));
   for (const { advisedFields: fields, count, totalMs } of shapes) {
     const key = JSON.stringify(fields);
-    if (fields.length === 0 || known.has(key)) continue;
-    const found = missing.get(key) ?? { fields, queries: 0, total_ms: 0 };
-    missing.set(key, { fields, queries: found.queries + count, total_ms: rounded(found.total_ms + totalMs) });
+    if (fields.length === 0 || indexedFields.has(key)) continue;
+    const suggestion = missing.get(key) ?? { fields, queries: 0, total_ms: 0 };
+    missing.set(key, { fields, queries: suggestion.queries + count, total_ms: rounded(suggestion.total_ms + totalMs) });
   }
   return [...missing.values()].map(({ fields, ...saved }) => ({
     fields,
@@ -120,9 +120,9 @@ function indexUses(pool: Pool, collection: CollectionRef): Promise<IndexUseRow[]
 
 /** Since when Postgres has counted; null: since each index was made. */
 async function statisticsSince(pool: Pool): Promise<string | null> {
-  const found = await row<{ since: Date | null }>(
+  const statistics = await row<{ since: Date | null }>(
     pool,
     sql`select stats_reset as since from pg_stat_database where datname = current_database()`,
   );
-  return found?.since?.toISOString() ?? null;
+  return statistics?.since?.toISOString() ?? null;
 }

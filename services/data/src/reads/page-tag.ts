@@ -94,14 +94,14 @@ function tagOfPage(
   const { mayReadPrivate } = request;
   const { definitionRevision } = sources;
   const collection = sources.collections[0]!;
-  const known = knownTags.get(collection);
+  const previous = knownTags.get(collection);
   if (
-    known?.state === state &&
-    known.mayReadPrivate === mayReadPrivate &&
-    known.revision === revision &&
-    known.definitionRevision === definitionRevision
+    previous?.state === state &&
+    previous.mayReadPrivate === mayReadPrivate &&
+    previous.revision === revision &&
+    previous.definitionRevision === definitionRevision
   ) {
-    return known.etag;
+    return previous.etag;
   }
   const states = { revision: oldestRevision(sources, { revision }), documents: state };
   const etag = tagOf(request, states, sources.viewState);
@@ -135,7 +135,7 @@ function oldestRevision(
   let oldest = revision ?? definitionRevision;
   if (oldest !== undefined && definitionRevision !== undefined && definitionRevision < oldest)
     oldest = definitionRevision;
-  for (const { revision: known } of collections) if (oldest === undefined || known < oldest) oldest = known;
+  for (const { revision: candidate } of collections) if (oldest === undefined || candidate < oldest) oldest = candidate;
   return oldest === undefined ? '' : oldest.toString();
 }
 

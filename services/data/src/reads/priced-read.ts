@@ -19,12 +19,12 @@ export async function readPriced(
   read: (request: ReadRequest) => Promise<PageResponse>,
 ): Promise<PageResponse> {
   const paidUtia = request.paidUtia === undefined ? 0n : BigInt(request.paidUtia);
-  const known = prices.every(({ model }) => model === 'per_access') ? highestPrice(prices, 0) : undefined;
-  if (isMore(known, paidUtia)) return unpaid(known, request);
+  const fixedPrice = prices.every(({ model }) => model === 'per_access') ? highestPrice(prices, 0) : undefined;
+  if (isMore(fixedPrice, paidUtia)) return unpaid(fixedPrice, request);
   // A caller also has to pay to learn that a page has not changed, so the read is unconditional.
   const { ifNoneMatch: _, ...unconditional } = request;
   const { json } = await read(unconditional);
-  const price = known ?? highestPrice(prices, json.length);
+  const price = fixedPrice ?? highestPrice(prices, json.length);
   return isMore(price, paidUtia) ? unpaid(price, request) : { json, etag: '' };
 }
 

@@ -112,15 +112,16 @@ interface UrlFilter {
 const urlFilters = new WeakMap<CollectionRef, Map<string, UrlFilter>>();
 
 function urlFilterOf(collection: CollectionRef, name: string): UrlFilter {
-  let known = urlFilters.get(collection);
-  if (!known) urlFilters.set(collection, (known = new Map<string, UrlFilter>()));
-  let filter = known.get(name);
+  let filtersByName = urlFilters.get(collection);
+  if (!filtersByName) urlFilters.set(collection, (filtersByName = new Map<string, UrlFilter>()));
+  let filter = filtersByName.get(name);
   if (!filter) {
     const { path, operator = isOperator } = fieldOf(collection, name);
     // A search is refused where it is compiled, unless a full-text index is over its field.
     if (!searchOperators.includes(operator)) assertIndexed(collection, path.join('.'), name);
     filter = { path, operator, type: typeOf(collection, path) };
-    if (isIndexed(collection, path.join('.')) || isSearched(collection, path.join('.'))) known.set(name, filter);
+    if (isIndexed(collection, path.join('.')) || isSearched(collection, path.join('.')))
+      filtersByName.set(name, filter);
   }
   return filter;
 }
@@ -149,11 +150,11 @@ const isIndexed = (collection: CollectionRef, field: string): boolean => indexed
 const isSearched = ({ indexes }: CollectionRef, field: string): boolean =>
   searchIndexes(indexes).some((index) => index.fieldName === field);
 
-function assertIndexed(collection: CollectionRef, field: string, at: string): void {
+function assertIndexed(collection: CollectionRef, field: string, parameter: string): void {
   if (isIndexed(collection, field)) return;
-  const meant = meantParameter(collection, at);
+  const meant = meantParameter(collection, parameter);
   const text = `${field} is not an indexed field of ${collection.name}${meant === undefined ? '' : `: ${meant}`}`;
-  const details = { [at]: [text], indexed_fields: [...indexedFieldsOf(collection)] };
+  const details = { [parameter]: [text], indexed_fields: [...indexedFieldsOf(collection)] };
   throw invalid(text, details, FIELD_NOT_INDEXED);
 }
 

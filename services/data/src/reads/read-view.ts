@@ -57,8 +57,8 @@ export async function readView(
     const cursor = parseCursor(take(parameters, 'cursor'), offset);
     const filter = take(parameters, 'filter');
     const conditions: Condition[] = [];
-    const given = filter === undefined ? null : readFilter(filter);
-    const query = parseFindAndSelect(given, take(parameters, 'select'), { find: 'filter', select: 'select' });
+    const filterValue = filter === undefined ? null : readFilter(filter);
+    const query = parseFindAndSelect(filterValue, take(parameters, 'select'), { find: 'filter', select: 'select' });
     const options = {
       projection: query.projection,
       sort: parseSortList(take(parameters, 'sort')),
@@ -111,12 +111,12 @@ export async function readView(
 /** A view has its own price, or those of what it reads of its sources. */
 async function pricesOfView(db: ReadContext, view: ViewRef): Promise<readonly ReadPrice[]> {
   const { appId, sourceCollections } = view;
-  const own = ownReadPrice(view.readPriceText);
-  if (own) return own;
-  const found = await Promise.all(sourceCollections.map((name) => lookUpCollection(db, appId, name, false)));
+  const ownPrices = ownReadPrice(view.readPriceText);
+  if (ownPrices) return ownPrices;
+  const collections = await Promise.all(sourceCollections.map((name) => lookUpCollection(db, appId, name, false)));
   return viewPrices(
     view,
-    found.filter((collection) => collection !== undefined),
+    collections.filter((collection) => collection !== undefined),
   );
 }
 
@@ -124,6 +124,6 @@ async function pricesOfView(db: ReadContext, view: ViewRef): Promise<readonly Re
 async function computedFrom(db: ReadContext, view: ViewRef, isFresh: boolean): Promise<CollectionRef[]> {
   if (view.refreshMode === 'lazy') return [];
   const { appId, sourceCollections } = view;
-  const found = await Promise.all(sourceCollections.map((name) => lookUpCollection(db, appId, name, isFresh)));
-  return found.filter((collection) => collection !== undefined);
+  const collections = await Promise.all(sourceCollections.map((name) => lookUpCollection(db, appId, name, isFresh)));
+  return collections.filter((collection) => collection !== undefined);
 }

@@ -35,10 +35,10 @@ export async function lookUpJoined(
 ): Promise<ReadonlyMap<string, CollectionRef>> {
   const collections = new Map<string, CollectionRef>();
   const places = new Map(allJoins(joins).map((join) => [modelName(appId, join), join.at]));
-  const found = await Promise.all([...places.keys()].map((name) => lookUpCollection(db, appId, name, isFresh)));
-  [...places].forEach(([name, at], which) => {
-    const collection = found[which];
-    if (!collection) throw unknownModel(at, name);
+  const refs = await Promise.all([...places.keys()].map((name) => lookUpCollection(db, appId, name, isFresh)));
+  [...places].forEach(([name, place], which) => {
+    const collection = refs[which];
+    if (!collection) throw unknownModel(place, name);
     const isHidden = collection.readAccess === 'private' && !shown?.has(name);
     if (isHidden && !mayReadPrivate) throw needsKey(`collection ${name}`);
     collections.set(name, collection);
@@ -63,17 +63,17 @@ export async function resolveJoins(
   const target = async (join: Join, parent: Pick<Relation, 'cipher'>): Promise<JoinTarget> => {
     const collection = collections.get(modelName(appId, join))!;
     number += 1;
-    const own = number;
+    const joinNumber = number;
     const relation = documentsRelation(
       collection,
       { includeHistory: false, includeDeleted: options.includeDeleted },
-      own,
+      joinNumber,
     );
     const resolved = await resolveReferences(db.fast, appId, join.find);
     assertPlainReferences(parent, resolved, join.at);
     const find = storedFilter(relation, resolved, reader.mayReadPrivate);
     const inner = await eachInTurn(join.joins, (one) => target(one, relation));
-    return { join: { ...join, find }, number: own, relation, joins: inner };
+    return { join: { ...join, find }, number: joinNumber, relation, joins: inner };
   };
   return { joins: await eachInTurn(joins, (join) => target(join, options.parent)), select: joinedSelect };
 }

@@ -44,13 +44,13 @@ export async function runQuery(
     const isStateFirst = request.ifNoneMatch !== undefined || query.joins.length > 0;
     const collection = await sourceOf(db, request, query, isRepeated || (!isFiltered && !isStateFirst));
 
-    const given = parametersByName(request.parameters);
-    given.delete('version');
-    const limit = limitOf(query, given);
-    const offset = parseOffset(numberOfText(take(given, 'offset')));
-    const cursor = parseCursor(take(given, 'cursor'), offset);
-    const count = parseCount(take(given, 'count'));
-    const find = withConditions(query, conditionsOf(collection, parameters.filters, given), 'parameters');
+    const valuesByName = parametersByName(request.parameters);
+    valuesByName.delete('version');
+    const limit = limitOf(query, valuesByName);
+    const offset = parseOffset(numberOfText(take(valuesByName, 'offset')));
+    const cursor = parseCursor(take(valuesByName, 'cursor'), offset);
+    const count = parseCount(take(valuesByName, 'count'));
+    const find = withConditions(query, conditionsOf(collection, parameters.filters, valuesByName), 'parameters');
     const options = { find, projection, sort, limit, offset, cursor, count };
     const joining = { includeDeleted: false, isFresh: isRepeated, shown: query.shownCollections };
     const joins = query.joins.length === 0 ? noJoins : await lookUpJoined(db, request, query.joins, joining);
@@ -114,11 +114,11 @@ async function sourceOf(
 const noJoins: ReadonlyMap<string, CollectionRef> = new Map();
 
 /** The limit of the page: from the parameter that stands for it, from `limit`, or the query's own. */
-function limitOf({ limit: pageMax, parameters }: PredefinedQuery, given: Map<string, string>): number {
+function limitOf({ limit: pageMax, parameters }: PredefinedQuery, valuesByName: Map<string, string>): number {
   const { name = 'limit', fallback, isRequired = false } = parameters.limit ?? {};
-  const [own, usual] = [take(given, name), take(given, 'limit')];
-  if (own !== undefined && usual !== undefined) throw refused(name, 'cannot stand beside limit');
-  const text = own ?? usual;
+  const [ownLimit, usual] = [take(valuesByName, name), take(valuesByName, 'limit')];
+  if (ownLimit !== undefined && usual !== undefined) throw refused(name, 'cannot stand beside limit');
+  const text = ownLimit ?? usual;
   if (text === undefined && fallback !== undefined) return fallback;
   if (text === undefined && isRequired) throw refused(name, 'is required');
   return parsePageLimit(numberOfText(text), pageMax, text === usual ? 'limit' : name);
@@ -127,13 +127,13 @@ function limitOf({ limit: pageMax, parameters }: PredefinedQuery, given: Map<str
 function conditionsOf(
   collection: CollectionRef,
   declared: ReadonlyMap<string, QueryParameter>,
-  given: ReadonlyMap<string, string>,
+  valuesByName: ReadonlyMap<string, string>,
 ): Condition[] {
-  for (const name of given.keys()) if (!declared.has(name)) throw refused(name, 'is not known to this query');
+  for (const name of valuesByName.keys()) if (!declared.has(name)) throw refused(name, 'is not known to this query');
   const conditions: Condition[] = [];
   for (const { name, target, fallback, isRequired } of declared.values()) {
     const { path, operator = isOperator } = target;
-    const text = given.get(name) ?? (typeof fallback === 'string' ? fallback : undefined);
+    const text = valuesByName.get(name) ?? (typeof fallback === 'string' ? fallback : undefined);
     if (text !== undefined) conditions.push(conditionOfText(path, operator, text, typeOf(collection, path), name));
     else if (fallback !== undefined) conditions.push(operator.parse(path, fallback, name));
     else if (isRequired) throw refused(name, 'is required');

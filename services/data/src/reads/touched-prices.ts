@@ -42,9 +42,9 @@ export function touchedPrices(
   }
   for (const join of joins) {
     const { find, select: joinedSelectOf, joins: nested } = join;
-    const of = joined.get(modelName(appId, join));
+    const collection = joined.get(modelName(appId, join));
     const inner: FieldUse = { find, sort: [], projection: 'all', joins: nested, joinedSelect: joinedSelectOf };
-    touched.push(...touchedPrices(appId, of?.readPrices, inner, joined));
+    touched.push(...touchedPrices(appId, collection?.readPrices, inner, joined));
   }
   return touched;
 }

@@ -20,14 +20,14 @@ export async function readContent(
   baseUrl: string,
   mayReadPrivate: boolean,
 ): Promise<{ revision: bigint; content: SkillsContent }> {
-  const found = await row<ApplicationRow>(
+  const application = await row<ApplicationRow>(
     tx,
     sql`select h.catalog_revision as revision, a.name, a.description, a.skills_owner_part as owner_part,
                a.payment_networks
         from application a join head h on h.app_number = a.number where a.number = ${app.number}`,
   );
-  if (!found) throw appNotFound(app.appId);
-  const { revision, name, description, owner_part: ownerPart, payment_networks: paymentNetworks } = found;
+  if (!application) throw appNotFound(app.appId);
+  const { revision, name, description, owner_part: ownerPart, payment_networks: paymentNetworks } = application;
   const collections = await readCollections(tx, app, mayReadPrivate);
   const views = await readViews(tx, app, mayReadPrivate);
   const queries = await readQueries(tx, app);

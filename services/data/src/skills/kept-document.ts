@@ -36,12 +36,12 @@ export async function readDocument(
   app: App,
   document: CatalogDocument,
 ): Promise<GeneratedText> {
-  const found = await row<{ revision: bigint }>(
+  const head = await row<{ revision: bigint }>(
     context.pool,
     sql`select catalog_revision as revision from head where app_number = ${app.number}`,
   );
-  if (!found) throw appNotFound(app.appId);
-  const { revision } = found;
+  if (!head) throw appNotFound(app.appId);
+  const { revision } = head;
   const text = await readFile(join(context.skillsDirectory, document.fileName), 'utf8').catch(
     (error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return undefined;
@@ -57,8 +57,8 @@ const writing = new Map<string, Promise<GeneratedText>>();
 /** The document of this revision or of a later one. */
 function writeOnce(context: DocumentsContext, document: CatalogDocument, revision: bigint): Promise<GeneratedText> {
   const key = `${join(context.skillsDirectory, document.fileName)}/${revision}`;
-  const known = writing.get(key);
-  if (known) return known;
+  const pendingWrite = writing.get(key);
+  if (pendingWrite) return pendingWrite;
   const written = writeDocument(context, document).finally(() => writing.delete(key));
   writing.set(key, written);
   return written;
@@ -91,11 +91,11 @@ export async function removeAbandonedDocuments(
 ): Promise<void> {
   const numbers = new Set((await filesOf(context)).map(({ number }) => number));
   if (numbers.size === 0) return;
-  const found = await rows<{ number: bigint }>(
+  const applications = await rows<{ number: bigint }>(
     context.pool,
     sql`select number from application where number = any(${[...numbers].map(String)}::int8[]) and deleted_at is null`,
   );
-  const present = new Set(found.map(({ number }) => number));
+  const present = new Set(applications.map(({ number }) => number));
   await removeFiles(context, (number) => !present.has(number));
 }
 

@@ -66,13 +66,13 @@ function* generated(content: SkillsContent): Task<string> {
   let leftBytes = generatedBytesMax - sizeOf([...before, ...after]) - summaryBytes;
   const kinds = kindsOf(content);
   const sections = [...before];
-  for (const [at, kind] of kinds.entries()) {
+  for (const [index, kind] of kinds.entries()) {
     if (kind.total === 0) {
       sections.push(...kind.empty);
       continue;
     }
     // Each kind may have its part of what is left, so that many collections do not leave out all views.
-    const budgetBytes = leftBytes / (kinds.length - at);
+    const budgetBytes = leftBytes / (kinds.length - index);
     const described = [...kind.heading];
     let count = 0;
     for (const section of kind.entries) {

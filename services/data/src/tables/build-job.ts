@@ -61,16 +61,16 @@ export async function buildIndexJob(
   report: Report,
 ): Promise<object> {
   const deleted = () => notFound(INDEX_NOT_FOUND, 'The index was deleted');
-  const found = await findBuilding(pool, payload);
-  if (!found) throw deleted();
+  const target = await findBuilding(pool, payload);
+  if (!target) throw deleted();
   const startedMs = Date.now();
-  const cancel = () => void cancelBuilds(pool, sql`i.number = ${found.index.number}`).catch(() => {});
+  const cancel = () => void cancelBuilds(pool, sql`i.number = ${target.index.number}`).catch(() => {});
   stopping.addEventListener('abort', cancel);
   try {
-    await build(pool, found, report);
+    await build(pool, target, report);
   } catch (error) {
     if (error instanceof ServiceError && error.reason === UNIQUE_VIOLATION) {
-      await endBuild(pool, found, error.message);
+      await endBuild(pool, target, error.message);
       throw error;
     }
     if (!(await findBuilding(pool, payload))) throw deleted();
@@ -79,8 +79,8 @@ export async function buildIndexJob(
   } finally {
     stopping.removeEventListener('abort', cancel);
   }
-  await endBuild(pool, found, undefined);
-  return { index: found.index.name, collection: found.collection.name };
+  await endBuild(pool, target, undefined);
+  return { index: target.index.name, collection: target.collection.name };
 }
 
 /**
@@ -94,13 +94,13 @@ export async function giveUpBuild(
 ): Promise<string | undefined> {
   if (error instanceof ServiceError) return undefined;
   const reason = reasonOf(sqlState(error));
-  const found = await findBuilding(pool, payload);
+  const target = await findBuilding(pool, payload);
   // One that is requested after this look-up changes the version.
   const waiting = await row(
     pool,
     sql`select from job where kind = 'index.build' and subject = ${String(payload['index'])} and status = 'Pending'`,
   );
-  if (found?.index.status === 'building' && !waiting) await endBuild(pool, found, reason);
+  if (target?.index.status === 'building' && !waiting) await endBuild(pool, target, reason);
   return reason;
 }
 
@@ -155,8 +155,8 @@ async function build(pool: Pool, { collection, index }: Building, report: Report
 
 /** Throws UNIQUE_VIOLATION with some of the values when a unique index cannot be built over what is stored. */
 async function refuseDuplicates(db: Queryable, collection: CollectionRef, index: IndexDefinition): Promise<void> {
-  const found = index.unique ? await findDuplicates(db, collection, index) : [];
-  if (found.length > 0) throw duplicatesError(index, found);
+  const duplicates = index.unique ? await findDuplicates(db, collection, index) : [];
+  if (duplicates.length > 0) throw duplicatesError(index, duplicates);
 }
 
 /** The end of a build waits for long readers of its table, when it drops columns. */

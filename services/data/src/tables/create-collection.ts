@@ -30,7 +30,12 @@ export interface NewCollection {
  * Creates a collection with its tables and the indexes that its schema declares. The app must be locked.
  * Throws ALREADY_EXISTS when a collection or view has the name, LIMIT_EXCEEDED, VALIDATION_FAILED.
  */
-export async function addCollection(tx: Connection, app: App, input: NewCollection, at: Date): Promise<CollectionRef> {
+export async function addCollection(
+  tx: Connection,
+  app: App,
+  input: NewCollection,
+  time: Date,
+): Promise<CollectionRef> {
   if (!isName(input.name)) throw invalid('The name is not valid', { name: [nameRule] });
   const schema = input.schemaText === undefined ? undefined : parseSchema(input.schemaText);
   const { taken, collections } = (await row<{ taken: boolean; collections: bigint }>(
@@ -49,7 +54,7 @@ export async function addCollection(tx: Connection, app: App, input: NewCollecti
           read_price_config_text, write_pricing, created_at, updated_at)
         values (${app.number}, ${input.name}, ${input.namespace ?? null}, ${input.primaryColumn ?? null}, ${input.sortColumn ?? null},
                 ${input.schemaText ?? null}, ${input.readAccess}, ${input.readPriceText ?? null},
-                ${input.hasWritePricing === true}, ${at}, ${at})
+                ${input.hasWritePricing === true}, ${time}, ${time})
         returning number`,
   ))!;
   const table = { appNumber: app.number, number };
@@ -72,7 +77,7 @@ export async function addCollection(tx: Connection, app: App, input: NewCollecti
           primary key (id, version))`,
   );
   if (schema) {
-    await addSchemaIndexes(tx, { ...table, name: input.name }, schema, at);
+    await addSchemaIndexes(tx, { ...table, name: input.name }, schema, time);
     await checkDefinitionBytes(tx, app.number);
   }
   await bumpCatalogRevision(tx, app.number);

@@ -70,7 +70,7 @@ export async function addIndex(
   collection: CollectionRef,
   schema: Schema | undefined,
   definition: NewIndex,
-  at: Date,
+  time: Date,
   ticketId: string,
 ): Promise<string> {
   checkCount(collection.indexes.length);
@@ -78,15 +78,15 @@ export async function addIndex(
   if (collection.indexes.some(({ status }) => status === 'building')) {
     await cancelBuilds(tx, sql`i.collection_number = ${collection.number}`);
   }
-  const { number } = await insertIndex(tx, collection, schema, definition, 'building', at);
+  const { number } = await insertIndex(tx, collection, schema, definition, 'building', time);
   const fresh = (await findCollection(tx, { number: collection.appNumber, appId: collection.appId }, collection.name))!;
   const index = fresh.indexes.find((candidate) => candidate.number === number)!;
   if (collection.rowCount >= plainBuildRowsMax || collection.sizeBytes >= plainBuildBytesMax) {
     return enqueueBuild(tx, collection, index, { ticketId });
   }
   await fillKeys(tx, fresh, index, (statement) => execute(tx, statement), undefined);
-  const found = index.unique ? await findDuplicates(tx, fresh, index) : [];
-  if (found.length > 0) throw duplicatesError(index, found);
+  const duplicates = index.unique ? await findDuplicates(tx, fresh, index) : [];
+  if (duplicates.length > 0) throw duplicatesError(index, duplicates);
   await createPostgresIndexes(tx, fresh, index, false);
   await execute(tx, sql`update document_index set status = 'ready' where number = ${number}`);
   return '';
@@ -116,7 +116,7 @@ async function insertIndex(
   schema: Schema | undefined,
   definition: NewIndex,
   status: string,
-  at: Date,
+  time: Date,
 ): Promise<IndexColumns> {
   const fields = await ensureFields(tx, table, keysOf(definition.type, definition.fields, schema));
   const { number } = (await row<{ number: bigint }>(
@@ -126,7 +126,7 @@ async function insertIndex(
         values (${table.appNumber}, ${table.number}, ${definition.name}, ${definition.fieldName},
                 ${isComposite(definition) ? definition.fields : null}, ${fields}::bigint[], ${definition.type},
                 ${definition.language}, ${definition.prices.priceConfigText}, ${definition.prices.readPriceConfigText},
-                ${definition.unique}, ${status}, ${at})
+                ${definition.unique}, ${status}, ${time})
         returning number`,
   ))!;
   await addOwnColumns(tx, table, { number, declaredType: definition.type, unique: definition.unique });
@@ -161,7 +161,7 @@ export async function addSchemaIndexes(
   tx: Connection,
   table: Table | CollectionRef,
   schema: Schema,
-  at: Date,
+  time: Date,
 ): Promise<void> {
   const existing = 'indexes' in table ? table : undefined;
   let count = existing?.indexes.length ?? 0;
@@ -184,9 +184,9 @@ export async function addSchemaIndexes(
     if (same) continue;
     checkCount(count++);
     if (existing) {
-      await addIndex(tx, existing, schema, definition, at, '');
+      await addIndex(tx, existing, schema, definition, time, '');
     } else {
-      const index = await insertIndex(tx, table, schema, definition, 'ready', at);
+      const index = await insertIndex(tx, table, schema, definition, 'ready', time);
       await createPostgresIndexes(tx, table, index, false);
     }
   }

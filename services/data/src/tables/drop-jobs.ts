@@ -15,17 +15,19 @@ async function dropTable(pool: Pool, table: Sql): Promise<void> {
 /** The job behind the deletion of a collection: its tables and those of the views that went with it. */
 export async function dropCollectionJob({ pool }: JobContext, payload: Record<string, unknown>): Promise<object> {
   const number = BigInt(String(payload['collection_number']));
-  const [found] = await rows<{ app_number: bigint }>(
+  const [collection] = await rows<{ app_number: bigint }>(
     pool,
     sql`select app_number from collection where number = ${number}`,
   );
-  if (!found) return {};
+  if (!collection) return {};
   // A build holds its table for as long as it takes.
   await cancelBuilds(pool, sql`i.collection_number = ${number}`);
-  const table = { appNumber: found.app_number, number };
+  const table = { appNumber: collection.app_number, number };
   const views = (payload['view_tables'] as string[])
     .map(BigInt)
-    .flatMap((view) => [viewTable, viewEntriesTable, viewJoinKeysTable].map((table) => table(found.app_number, view)));
+    .flatMap((view) =>
+      [viewTable, viewEntriesTable, viewJoinKeysTable].map((table) => table(collection.app_number, view)),
+    );
   for (const one of [documentsTable(table), historyTable(table), ...views]) await dropTable(pool, one);
   await execute(pool, sql`delete from document_index where collection_number = ${number}`);
   await execute(pool, sql`delete from indexed_field where collection_number = ${number}`);
@@ -47,11 +49,12 @@ export async function dropAppJob(
     pool,
     sql`select relname from pg_class where relnamespace = to_regnamespace(${`a_${number}`}) and relkind = 'r' order by relname`,
   );
-  for (const [at, { relname }] of tables.entries()) {
+  for (const [index, { relname }] of tables.entries()) {
     const match = /^([chvdwj]_)(\d+)$/.exec(relname);
     const table = match ? named('a_', number, `.${match[1]!}`, BigInt(match[2]!)) : named('a_', number, '.commits');
     await dropTable(pool, table);
-    if (at % 50 === 49) await report((0.9 * at) / tables.length, `${at + 1} of ${tables.length} tables dropped`);
+    if (index % 50 === 49)
+      await report((0.9 * index) / tables.length, `${index + 1} of ${tables.length} tables dropped`);
   }
   await execute(pool, sql`drop schema if exists ${schema}`);
   for (const table of [

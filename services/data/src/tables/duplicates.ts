@@ -42,11 +42,11 @@ export function findDuplicates(
 /** Why a unique index cannot be built: stored documents have equal values. */
 export function duplicatesError(
   { fields, declaredType }: Pick<IndexDefinition, 'fields' | 'declaredType'>,
-  found: readonly DuplicateValue[],
+  duplicates: readonly DuplicateValue[],
 ): ServiceError {
   const together = fields.length === 1 ? '' : ' together';
   const isEncrypted = isEncryptedIndex({ declaredType });
-  const examples = found.map((one) => describe(isEncrypted ? { ...one, values: ['the same value'] } : one));
+  const examples = duplicates.map((one) => describe(isEncrypted ? { ...one, values: ['the same value'] } : one));
   const message = `The documents have equal values of ${fields.join(', ')}, so the index cannot be unique: ${examples.join('; ')}`;
   const details = [`must be unique${together}, and stored documents have equal values`, ...examples];
   return conflict(

@@ -43,7 +43,7 @@ export async function encryptField(
   collection: CollectionRef,
   name: string,
   firstKey: NewDataKey | undefined,
-  at: Date,
+  time: Date,
 ): Promise<void> {
   if (collection.encrypted?.names.includes(name)) return;
   assertNotEncrypted(collection, [name]);
@@ -54,11 +54,11 @@ export async function encryptField(
     });
   }
   await assertNoValues(tx, collection, name);
-  await ensureDataKey(tx, collection.appNumber, firstKey, at);
+  await ensureDataKey(tx, collection.appNumber, firstKey, time);
   await execute(
     tx,
     sql`insert into encrypted_field (app_number, collection_number, path, created_at)
-        values (${collection.appNumber}, ${collection.number}, ${name}, ${at})`,
+        values (${collection.appNumber}, ${collection.number}, ${name}, ${time})`,
   );
 }
 
@@ -67,16 +67,16 @@ async function assertNoValues(tx: Connection, collection: CollectionRef, name: s
   // Only texts that have the key, or may have it with escapes, are parsed.
   const mayHave = sql`(strpos(body, ${JSON.stringify(steps.at(-1)!)}) > 0 or strpos(body, ${'\\'}) > 0)`;
   const value = sql`case when ${mayHave} then body::json #> ${steps}::text[] end`;
-  const found = await row<{ id: string }>(
+  const document = await row<{ id: string }>(
     tx,
     sql`select id from (select id, body from ${documentsTable(collection)}
                         union all select id, body from ${historyTable(collection)}) v
         where json_typeof(${value}) <> 'null' limit 1`,
   );
-  if (!found) return;
+  if (!document) return;
   throw conflict(
     ENCRYPTION_CONFLICT,
-    `A field can be encrypted before any document has it, and a version of ${JSON.stringify(found.id)} has ${name}`,
+    `A field can be encrypted before any document has it, and a version of ${JSON.stringify(document.id)} has ${name}`,
     { field_name: ['is in stored documents, in their history perhaps'] },
   );
 }

@@ -15,24 +15,24 @@ export async function ensureFields(
   table: Table,
   fields: ReadonlyArray<Pick<IndexedField, 'name' | 'isDate'>>,
 ): Promise<bigint[]> {
-  const wanted = sql`unnest(${fields.map(({ name }) => name)}::text[], ${fields.map(({ isDate }) => isDate)}::bool[])`;
+  const source = sql`unnest(${fields.map(({ name }) => name)}::text[], ${fields.map(({ isDate }) => isDate)}::bool[])`;
   const added = await rows<{ number: bigint }>(
     tx,
     sql`insert into indexed_field (app_number, collection_number, path, is_date)
-        select ${table.appNumber}, ${table.number}, path, is_date from ${wanted} as wanted (path, is_date)
+        select ${table.appNumber}, ${table.number}, path, is_date from ${source} as wanted (path, is_date)
         on conflict (collection_number, path, is_date) do nothing returning number`,
   );
   if (added.length > 0) {
     const columns = added.map((field) => sql`add column ${keyColumn(field)} bytea not null default ${emptyKey}`);
     await execute(tx, sql`alter table ${documentsTable(table)} ${join(columns, ', ')}`);
   }
-  const found = await rows<{ number: bigint }>(
+  const matches = await rows<{ number: bigint }>(
     tx,
-    sql`select f.number from ${wanted} with ordinality as wanted (path, is_date, at)
+    sql`select f.number from ${source} with ordinality as wanted (path, is_date, at)
         join indexed_field f on f.collection_number = ${table.number} and (f.path, f.is_date) = (wanted.path, wanted.is_date)
         order by wanted.at`,
   );
-  return found.map(({ number }) => number);
+  return matches.map(({ number }) => number);
 }
 
 /** Drops the fields that no index uses any more, with their columns. The app must be locked. */

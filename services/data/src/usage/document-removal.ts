@@ -65,10 +65,10 @@ export async function removeDocuments(
   tx: Connection,
   collection: CollectionRef,
   ids: readonly string[],
-  { only, historyMax, at, derived }: RemovalOptions,
+  { only, historyMax, at: time, derived }: RemovalOptions,
 ): Promise<Removed> {
   const [documents, history] = [documentsTable(collection), historyTable(collection)];
-  const found = await row<UsageRow & { ids: string[]; versions: bigint; is_complete: boolean }>(
+  const removal = await row<UsageRow & { ids: string[]; versions: bigint; is_complete: boolean }>(
     tx,
     sql`with wanted as materialized (
           select id from ${documents} where id = any(${ids}) and (${only})
@@ -91,15 +91,15 @@ export async function removeDocuments(
         where number = ${collection.number} and g.documents + g.older > 0
         returning ${usageColumns}, g.ids, g.documents + g.older as versions, g.older < ${historyMax} as is_complete`,
   );
-  if (!found) return nothing;
-  await append(tx, removalEvents(collection, found, at));
-  return { ids: found.ids, versions: Number(found.versions), isComplete: found.is_complete };
+  if (!removal) return nothing;
+  await append(tx, removalEvents(collection, removal, time));
+  return { ids: removal.ids, versions: Number(removal.versions), isComplete: removal.is_complete };
 }
 
 /** The events of the ids, and after them that of the usage; their sequence numbers end with that of the usage. */
-function removalEvents({ appId, name }: CollectionRef, found: UsageRow & { ids: string[] }, at: Date) {
-  const usage = usageEvent(appId, name, found, at);
-  const count = Math.ceil(found.ids.length / eventIdsMax);
+function removalEvents({ appId, name }: CollectionRef, removal: UsageRow & { ids: string[] }, time: Date) {
+  const usage = usageEvent(appId, name, removal, time);
+  const count = Math.ceil(removal.ids.length / eventIdsMax);
   const purged = Array.from({ length: count }, (_, chunk) => ({
     ...usage,
     aggregateSequence: usage.aggregateSequence - BigInt(count - chunk),
@@ -107,8 +107,8 @@ function removalEvents({ appId, name }: CollectionRef, found: UsageRow & { ids: 
     payload: {
       app_id: appId,
       collection: name,
-      ids: found.ids.slice(chunk * eventIdsMax, (chunk + 1) * eventIdsMax),
-      at: at.toISOString(),
+      ids: removal.ids.slice(chunk * eventIdsMax, (chunk + 1) * eventIdsMax),
+      at: time.toISOString(),
     },
   }));
   return [...purged, usage];

@@ -15,7 +15,7 @@ export interface UsageRow {
 export const usageColumns = sql`number, row_count - deleted_count as documents, size_bytes, index_bytes, retention_days, usage_sequence`;
 
 /** The event with what a collection uses now, in absolute numbers: the last one is enough. */
-export function usageEvent(appId: string, collection: string, usage: UsageRow, at: Date) {
+export function usageEvent(appId: string, collection: string, usage: UsageRow, time: Date) {
   return {
     topic: 'usage',
     key: appId,
@@ -30,7 +30,7 @@ export function usageEvent(appId: string, collection: string, usage: UsageRow, a
       index_bytes: Number(usage.index_bytes),
       document_count: Number(usage.documents),
       retention_days: usage.retention_days,
-      at: at.toISOString(),
+      at: time.toISOString(),
     },
   };
 }

@@ -11,13 +11,13 @@ const measuredMax = 500;
  */
 export async function measureIndexes(pool: Pool, stopping?: AbortSignal): Promise<void> {
   for (let after = 0n; !stopping?.aborted;) {
-    const found = await measure(pool, after);
-    for (const { number, bytes, isChanged } of found) {
+    const measurements = await measure(pool, after);
+    for (const { number, bytes, isChanged } of measurements) {
       if (stopping?.aborted) return;
       if (isChanged) await store(pool, number, bytes);
     }
-    if (found.length < measuredMax) return;
-    after = found.at(-1)!.number;
+    if (measurements.length < measuredMax) return;
+    after = measurements.at(-1)!.number;
   }
 }
 

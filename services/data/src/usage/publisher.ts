@@ -78,7 +78,7 @@ export class UsagePublisher {
   /** Publishes for these collections, undefined for all that have changed. Returns how many events there were. */
   private async publish(numbers: readonly bigint[] | undefined): Promise<number> {
     const which = numbers === undefined ? sql`true` : sql`number = any(${numbers.map(String)}::int8[])`;
-    const found = await rows<UsageRow & { collection_name: string; app_id: string }>(
+    const usages = await rows<UsageRow & { collection_name: string; app_id: string }>(
       this.pool,
       sql`select ${usageColumns}, name as collection_name, app_id
           from collection join (select number as app_number, app_id from application where deleted_at is null) app using (app_number)
@@ -87,16 +87,16 @@ export class UsagePublisher {
                 is distinct from (published_documents, published_bytes, published_index_bytes)
           order by number limit ${publishBatch}`,
     );
-    if (found.length === 0) return 0;
-    const at = await databaseTime(this.pool);
-    const events = found.map((usage) => ({
-      ...usageEvent(usage.app_id, usage.collection_name, { ...usage, usage_sequence: usage.usage_sequence + 1n }, at),
+    if (usages.length === 0) return 0;
+    const time = await databaseTime(this.pool);
+    const events = usages.map((usage) => ({
+      ...usageEvent(usage.app_id, usage.collection_name, { ...usage, usage_sequence: usage.usage_sequence + 1n }, time),
       trace: this.traces.get(nameOf(usage.app_id, usage.collection_name)),
     }));
-    const published = await appendPassed(this.pool, publishing(found), events);
+    const published = await appendPassed(this.pool, publishing(usages), events);
     // The others are locked by a commit, which touches them again, or by another replica, which may have older numbers.
-    if (published < found.length) for (const { number } of found) this.changed.add(number);
-    else for (const { app_id, collection_name } of found) this.traces.delete(nameOf(app_id, collection_name));
+    if (published < usages.length) for (const { number } of usages) this.changed.add(number);
+    else for (const { app_id, collection_name } of usages) this.traces.delete(nameOf(app_id, collection_name));
     return published;
   }
 }
@@ -105,8 +105,8 @@ export class UsagePublisher {
  * Marks in the catalog what is published, where no other replica has published since it was read. It is one statement
  * with the events, so that a commit that updates counters waits for this statement at most.
  */
-function publishing(found: readonly UsageRow[]): Sql {
-  const column = (of: (usage: UsageRow) => bigint) => sql`${found.map((usage) => of(usage).toString())}::int8[]`;
+function publishing(usages: readonly UsageRow[]): Sql {
+  const column = (of: (usage: UsageRow) => bigint) => sql`${usages.map((usage) => of(usage).toString())}::int8[]`;
   return sql`
     held as (
       select c.number, p.place, p.documents, p.size_bytes, p.index_bytes

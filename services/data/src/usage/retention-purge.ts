@@ -86,15 +86,15 @@ const isExpired = ({ number }: CollectionRef, at: Date): Sql =>
 /** The ids of documents that are due, of a round at most. */
 function findExpired(pool: Pool, collection: CollectionRef): Promise<string[]> {
   const find = async (tx: Connection) => {
-    const at = await databaseTime(tx);
+    const time = await databaseTime(tx);
     // Whatever the statistics say: only the BRIN index knows where old documents are.
     await execute(tx, trusted('set local enable_seqscan = off'));
     await execute(tx, trusted('set local enable_indexscan = off'));
-    const found = await rows<{ id: string }>(
+    const documents = await rows<{ id: string }>(
       tx,
-      sql`select id from ${documentsTable(collection)} where ${isExpired(collection, at)} limit ${purgeRoundDocuments}`,
+      sql`select id from ${documentsTable(collection)} where ${isExpired(collection, time)} limit ${purgeRoundDocuments}`,
     );
-    return found.map(({ id }) => id);
+    return documents.map(({ id }) => id);
   };
   return transaction(pool, find, { readOnly: true, statementTimeoutMs: searchTimeoutMs });
 }
@@ -114,16 +114,16 @@ async function purgeBatch(
 ): Promise<PurgedBatch> {
   const purge = (without: boolean) =>
     retriedTransaction(pool, async (tx) => {
-      const at = await databaseTime(tx);
+      const time = await databaseTime(tx);
       await lockApp(tx, appNumber);
       const lockedAtMs = performance.now();
       // The catalog is read under the lock, because it decides which rows are derived from the documents.
       const collection = await findCollection(tx, { number: appNumber, appId }, name);
       if (!collection || (await isBeingDerived(tx, collection))) return { isComplete: true, lockedAtMs };
       if (without) await derived.abandon(tx, collection);
-      const only = isExpired(collection, at);
+      const only = isExpired(collection, time);
       const removal = without ? nothingRemoved : derived.removalFrom(collection);
-      const options = { only, historyMax: purgeBatchVersions, at, derived: removal };
+      const options = { only, historyMax: purgeBatchVersions, at: time, derived: removal };
       const { isComplete } = await removeDocuments(tx, collection, ids, options);
       return { isComplete, lockedAtMs };
     });
@@ -132,10 +132,10 @@ async function purgeBatch(
 
 /** While a live view is built, the versions that it is built from stay. */
 async function isBeingDerived(tx: Connection, { appNumber, name }: CollectionRef): Promise<boolean> {
-  const found = await row(
+  const view = await row(
     tx,
     sql`select from view where app_number = ${appNumber} and refresh_mode = 'live' and building_table_number is not null
           and ${name} = any(source_collections)`,
   );
-  return found !== undefined;
+  return view !== undefined;
 }

@@ -14,9 +14,9 @@ const decimalsMax = 6;
 const daysOfMonth = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /** The number that `count` digits make; NaN where one of them is no digit. */
-function digitsAt(bytes: Buffer, at: number, count: number): number {
+function digitsAt(bytes: Buffer, position: number, count: number): number {
   let value = 0;
-  for (let i = at; i < at + count; i += 1) {
+  for (let i = position; i < position + count; i += 1) {
     const digit = (bytes[i] ?? 0) - ZERO;
     value = digit >= 0 && digit <= 9 ? value * 10 + digit : NaN;
   }
@@ -38,19 +38,19 @@ function epochDay(year: number, month: number, day: number): number {
 
 /** The end of the fraction of an instant; where it has none, the end of its seconds. */
 function fractionEnd(bytes: Buffer, start: number, end: number): number {
-  let at = start + secondsEnd;
-  if (bytes[at] !== 0x2e) return at;
-  do at += 1;
-  while (at < end && bytes[at]! >= ZERO && bytes[at]! <= 0x39);
-  return at;
+  let position = start + secondsEnd;
+  if (bytes[position] !== 0x2e) return position;
+  do position += 1;
+  while (position < end && bytes[position]! >= ZERO && bytes[position]! <= 0x39);
+  return position;
 }
 
 /** Seconds east of UTC that the offset of an instant says; NaN for any other text. */
-function offsetSeconds(bytes: Buffer, at: number, end: number): number {
-  const sign = bytes[at];
-  if (end - at === 1) return sign === 0x5a || sign === 0x7a ? 0 : NaN;
-  if (end - at !== 6 || (sign !== 0x2b && sign !== 0x2d) || bytes[at + 3] !== 0x3a) return NaN;
-  const [hours, minutes] = [digitsAt(bytes, at + 1, 2), digitsAt(bytes, at + 4, 2)];
+function offsetSeconds(bytes: Buffer, position: number, end: number): number {
+  const sign = bytes[position];
+  if (end - position === 1) return sign === 0x5a || sign === 0x7a ? 0 : NaN;
+  if (end - position !== 6 || (sign !== 0x2b && sign !== 0x2d) || bytes[position + 3] !== 0x3a) return NaN;
+  const [hours, minutes] = [digitsAt(bytes, position + 1, 2), digitsAt(bytes, position + 4, 2)];
   if (!(hours <= 23 && minutes <= 59)) return NaN;
   return (sign === 0x2d ? -1 : 1) * (hours * 3600 + minutes * 60);
 }

@@ -108,31 +108,31 @@ export class OrderedKeys {
     const bytes = this.#bytes;
     bytes[this.#length++] = keyType.string;
     const limit = this.#length + keyStringMaxBytes;
-    let at = start;
-    while (at < end && this.#length < limit) {
-      const byte = text[at]!;
+    let position = start;
+    while (position < end && this.#length < limit) {
+      const byte = text[position]!;
       if (byte === BACKSLASH) {
-        at = this.#appendEscape(text, at + 1);
+        position = this.#appendEscape(text, position + 1);
       } else {
         bytes[this.#length++] = byte;
-        at += 1;
+        position += 1;
       }
     }
-    if (at === end && this.#length <= limit) return;
+    if (position === end && this.#length <= limit) return;
     bytes[limit] = truncated;
     this.#length = limit + 1;
   }
 
   /** The character that an escape stands for, whose backslash is before `at`. Returns where the text goes on. */
-  #appendEscape(text: Buffer, at: number): number {
-    const letter = text[at]!;
+  #appendEscape(text: Buffer, position: number): number {
+    const letter = text[position]!;
     if (letter !== LOWER_U) {
       this.#bytes[this.#length++] = escapes.get(letter) ?? letter;
-      return at + 1;
+      return position + 1;
     }
-    const isPair = (text[at + 1]! | 0x20) === 0x64 && text[at + 2]! >= 0x38;
-    const end = at + (isPair ? 11 : 5);
-    const character = JSON.parse(`"${text.toString('latin1', at - 1, end)}"`) as string;
+    const isPair = (text[position + 1]! | 0x20) === 0x64 && text[position + 2]! >= 0x38;
+    const end = position + (isPair ? 11 : 5);
+    const character = JSON.parse(`"${text.toString('latin1', position - 1, end)}"`) as string;
     this.#length += this.#bytes.write(character, this.#length);
     return end;
   }
@@ -186,9 +186,9 @@ export class OrderedKeys {
     this.#appendByte(isNegative ? 127 - weight : 128 + weight);
     let digit = 0;
     let missing = point - 4 * weight;
-    for (let at = first; at <= last; at += 1) {
-      if (at === dot) continue;
-      digit = digit * 10 + text[at]! - ZERO;
+    for (let position = first; position <= last; position += 1) {
+      if (position === dot) continue;
+      digit = digit * 10 + text[position]! - ZERO;
       missing -= 1;
       if (missing > 0) continue;
       this.#appendDigit(digit, isNegative);
@@ -212,29 +212,30 @@ export class OrderedKeys {
     this.#bytes[this.#length++] = byte;
   }
 
-  #writeInt32(at: number, value: number): void {
+  #writeInt32(position: number, value: number): void {
     const bytes = this.#bytes;
-    bytes[at] = value >>> 24;
-    bytes[at + 1] = value >>> 16;
-    bytes[at + 2] = value >>> 8;
-    bytes[at + 3] = value;
+    bytes[position] = value >>> 24;
+    bytes[position + 1] = value >>> 16;
+    bytes[position + 2] = value >>> 8;
+    bytes[position + 3] = value;
   }
 
   #reserve(size: number): void {
-    const wanted = this.#length + size;
-    if (wanted <= this.#bytes.length) return;
-    const grown = Buffer.allocUnsafe(Math.max(wanted, 2 * this.#bytes.length));
+    const neededBytes = this.#length + size;
+    if (neededBytes <= this.#bytes.length) return;
+    const grown = Buffer.allocUnsafe(Math.max(neededBytes, 2 * this.#bytes.length));
     this.#bytes.copy(grown, 0, 0, this.#length);
     this.#bytes = grown;
   }
 }
 
 /** The exponent of a number whose mantissa ends at `at`; 0 where it has none. */
-function exponentOf(text: Buffer, at: number, end: number): number {
-  if (at === end) return 0;
-  const sign = text[at + 1]!;
+function exponentOf(text: Buffer, mantissaEnd: number, end: number): number {
+  if (mantissaEnd === end) return 0;
+  const sign = text[mantissaEnd + 1]!;
   let exponent = 0;
-  for (let i = sign < ZERO ? at + 2 : at + 1; i < end; i += 1) exponent = exponent * 10 + text[i]! - ZERO;
+  for (let i = sign < ZERO ? mantissaEnd + 2 : mantissaEnd + 1; i < end; i += 1)
+    exponent = exponent * 10 + text[i]! - ZERO;
   return sign === MINUS ? -exponent : exponent;
 }
 

@@ -115,14 +115,15 @@ async function checkLiveViews(
   names: readonly string[],
   replaced: bigint | undefined,
 ): Promise<void> {
-  const found = await row<{ name: string }>(
+  const fullCollection = await row<{ name: string }>(
     tx,
     sql`select s.name from view v cross join unnest(v.source_collections) s(name)
         where v.app_number = ${app.number} and v.refresh_mode = 'live' and s.name = any(${names})
           and v.number <> ${replaced ?? 0n}
         group by s.name having count(*) >= ${liveViewsMax} limit 1`,
   );
-  if (found) throw invalid(`The collection ${found.name} has ${liveViewsMax} live views already`, {}, LIMIT_EXCEEDED);
+  if (fullCollection)
+    throw invalid(`The collection ${fullCollection.name} has ${liveViewsMax} live views already`, {}, LIMIT_EXCEEDED);
 }
 
 /** Returns the read access to the view. Throws FORBIDDEN. */
@@ -179,10 +180,10 @@ export async function insertView(
 }
 
 /** JSON text of an object, without the white space that it came with; `{}` for none. */
-function textOf(bytes: Uint8Array, at: string): string {
+function textOf(bytes: Uint8Array, location: string): string {
   if (bytes.length === 0) return '{}';
-  const value = readJsonText(Buffer.from(bytes), at);
+  const value = readJsonText(Buffer.from(bytes), location);
   if (value === null) return '{}';
-  if (!(value instanceof Map)) throw invalidQuery(at, 'must be an object');
+  if (!(value instanceof Map)) throw invalidQuery(location, 'must be an object');
   return toText(value);
 }

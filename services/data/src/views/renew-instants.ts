@@ -27,7 +27,7 @@ export async function renewInstantsJob(
           and exists (select from indexed_field f where f.collection_number = c.number and f.is_date) order by c.name`,
   );
   const renewed: string[] = [];
-  for (const [at, { name }] of names.entries()) {
+  for (const [index, { name }] of names.entries()) {
     if (stopping.aborted) throw new JobInterruptedError('the service stops');
     const collection = await findCollection(pool, app, name);
     if (!collection) continue;
@@ -37,7 +37,7 @@ export async function renewInstantsJob(
       await renew(pool, collection, stale);
       renewed.push(name);
     }
-    await report((at + 1) / names.length, `${at + 1} of ${names.length} collections checked`);
+    await report((index + 1) / names.length, `${index + 1} of ${names.length} collections checked`);
   }
   return { collections: renewed };
 }
@@ -46,13 +46,13 @@ export async function renewInstantsJob(
 async function isStale(pool: Pool, collection: CollectionRef, field: IndexedField): Promise<boolean> {
   if (!field.isDate) return false;
   const column = keyColumn(field);
-  const found = await row(
+  const staleDocument = await row(
     pool,
     sql`select from ${documentsTable(collection)}
         where ${column} >= '\\x20' and ${column} < '\\x30' and instant_of(body::jsonb #>> ${field.path}::text[]) is not null
         limit 1`,
   );
-  return found !== undefined;
+  return staleDocument !== undefined;
 }
 
 async function renew(

@@ -31,6 +31,6 @@ export async function dropReplacement(
   { view_number: number }: Record<string, unknown>,
 ): Promise<undefined> {
   const dropped = sql`delete from view where number = ${BigInt(String(number))} and replaces is not null`;
-  const found = await row<{ app_number: bigint }>(pool, sql`${dropped} returning app_number`);
-  if (found) await dropAbandonedViews({ pool, log }, found.app_number);
+  const view = await row<{ app_number: bigint }>(pool, sql`${dropped} returning app_number`);
+  if (view) await dropAbandonedViews({ pool, log }, view.app_number);
 }

@@ -27,8 +27,8 @@ function documentText(aliases: readonly string[]): (row: ComputedRow) => string 
     }),
   });
   return (row) => {
-    const partners = aliases.map((_, at) => {
-      const text = row[`p${at}`] ?? null;
+    const partners = aliases.map((_, index) => {
+      const text = row[`p${index}`] ?? null;
       return text === null ? '0:' : `1:${Buffer.byteLength(text)}:${text}`;
     });
     return records.write(Buffer.from(row['body']!), Buffer.from(partners.join('')))!.toString();

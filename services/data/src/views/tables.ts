@@ -20,8 +20,8 @@ const keysOf = (columns: readonly ViewColumn[]): KeyColumn[] =>
   columns.filter((column): column is KeyColumn => column.key !== undefined);
 
 export async function nextTableNumber(tx: Connection): Promise<bigint> {
-  const found = await row<{ number: bigint }>(tx, sql`select nextval('view_table_number') as number`);
-  return found!.number;
+  const sequence = await row<{ number: bigint }>(tx, sql`select nextval('view_table_number') as number`);
+  return sequence!.number;
 }
 
 /** `columns` stand behind those that every view has, each with a comma before it. Room is left where rows change. */

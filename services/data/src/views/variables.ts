@@ -29,10 +29,10 @@ export function parseVariables(text: string): Map<string, ParsedName> {
   if (variables.size > variablesMax) throw overLimit('variables', `may hold at most ${variablesMax} variables`);
   return new Map(
     [...variables].map(([name, path]) => {
-      const at = `variables.${name}`;
-      if (name === '' || reservedParameters.has(name)) throw invalidQuery(at, 'has a name that is reserved');
-      if (typeof path !== 'string') throw invalidQuery(at, 'must be the path of a field');
-      return [name, parseName(path, at)];
+      const location = `variables.${name}`;
+      if (name === '' || reservedParameters.has(name)) throw invalidQuery(location, 'has a name that is reserved');
+      if (typeof path !== 'string') throw invalidQuery(location, 'must be the path of a field');
+      return [name, parseName(path, location)];
     }),
   );
 }

@@ -97,15 +97,15 @@ function readOperation(reader: JsonReader, path: string): DocumentChange {
 
 function readMember(reader: JsonReader, members: OperationMembers, path: string): void {
   const key = reader.key();
-  const at = `${path}.${key}`;
+  const memberPath = `${path}.${key}`;
   switch (key) {
     case 'operation':
     case 'collection':
-      if (reader.peekType() !== 'string') throw wrong(at, 'must be a string');
+      if (reader.peekType() !== 'string') throw wrong(memberPath, 'must be a string');
       members[key] = reader.readString();
       break;
     case 'data': {
-      if (reader.peekType() !== 'object') throw wrong(at, 'must be an object');
+      if (reader.peekType() !== 'object') throw wrong(memberPath, 'must be an object');
       // The operation may follow: an update needs the members, and need not read the text again.
       const patch = new MergePatch(reader.bytes);
       const { start, end, id } = readDocument(reader, watchNothing, { members: patch });
@@ -114,22 +114,22 @@ function readMember(reader: JsonReader, members: OperationMembers, path: string)
     }
     case 'conditions': {
       const start = reader.skipValue();
-      members.conditions = parseConditions(reader.bytes.subarray(start, reader.position), at);
+      members.conditions = parseConditions(reader.bytes.subarray(start, reader.position), memberPath);
       break;
     }
     default:
-      throw wrong(at, 'is not a known field');
+      throw wrong(memberPath, 'is not a known field');
   }
 }
 
 /** Conditions take no joins: those add members to what is read and filter nothing. */
-function parseConditions(text: Buffer, at: string): Condition {
-  const conditions = readJsonText(text, at);
+function parseConditions(text: Buffer, memberPath: string): Condition {
+  const conditions = readJsonText(text, memberPath);
   // A guard that holds for every document is one whose value was left undefined.
   if (!(conditions instanceof Map) || conditions.size === 0) {
-    throw invalidQuery(at, 'must be an object with a condition; leave it out where there is none');
+    throw invalidQuery(memberPath, 'must be an object with a condition; leave it out where there is none');
   }
-  const { find, joins } = parseQuery(conditions, at);
+  const { find, joins } = parseQuery(conditions, memberPath);
   const [join] = joins;
   if (join) throw invalidQuery(join.at, 'is a join, which adds members and filters nothing: conditions take none');
   return find;

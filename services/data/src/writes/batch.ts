@@ -99,10 +99,10 @@ class BatchRun {
     const answers = new Map<DocumentChange, Results>();
     const ends = new Map<string, Promise<void>>();
     const hasUniques = await this.collectionsWithUniques(changes);
-    for (const [at, change] of changes.entries()) {
-      const keyOfOne = key && { ...key, path: `${key.path}#${at}` };
+    for (const [index, change] of changes.entries()) {
+      const keyOfOne = key && { ...key, path: `${key.path}#${index}` };
       const answer = async () => void answers.set(change, await this.alone(keyOfOne, change));
-      const chain = hasUniques.has(change.collection) ? change.collection : `#${at}`;
+      const chain = hasUniques.has(change.collection) ? change.collection : `#${index}`;
       const before = ends.get(chain);
       ends.set(chain, before ? before.then(answer) : answer());
     }
@@ -116,8 +116,8 @@ class BatchRun {
 
   private async collectionsWithUniques(changes: readonly DocumentChange[]): Promise<ReadonlySet<string>> {
     const names = [...new Set(changes.map(({ collection }) => collection))];
-    const found = await Promise.all(names.map((name) => this.committer.collections.get(this.app, name)));
-    return new Set(names.filter((_, at) => uniqueIndexes(found[at]?.indexes ?? []).length > 0));
+    const collections = await Promise.all(names.map((name) => this.committer.collections.get(this.app, name)));
+    return new Set(names.filter((_, at) => uniqueIndexes(collections[at]?.indexes ?? []).length > 0));
   }
 
   private async alone(key: IdempotencyKey | undefined, change: DocumentChange): Promise<Results> {

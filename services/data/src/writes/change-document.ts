@@ -30,8 +30,9 @@ export async function changeDocument(
     isHeld: request.isHeld === true,
     mayReadPrivate,
   });
-  const known = committer.collections.known(app.number, change.collection);
-  if (known && !write.reads) write.prepare({ collections: new Map([[known.name, known]]), documents: new Map() });
+  const collection = committer.collections.peek(app.number, change.collection);
+  if (collection && !write.reads)
+    write.prepare({ collections: new Map([[collection.name, collection]]), documents: new Map() });
   let committed: Committed;
   try {
     committed = await committer.submit(app, write);

@@ -176,9 +176,9 @@ export class ChangeWrite implements Write {
 
   keptNote(): string | undefined {
     if (this.refusals.size === 0) return undefined;
-    const refused = this.changes.flatMap((change, at) => {
+    const refused = this.changes.flatMap((change, index) => {
       const refusal = this.refusals.get(change);
-      return refusal ? [[at, toKept(refusal)] as const] : [];
+      return refusal ? [[index, toKept(refusal)] as const] : [];
     });
     return JSON.stringify(refused);
   }

@@ -42,11 +42,11 @@ export async function eraseDocument(
     const collection = await findCollection(tx, app, name);
     if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
     await checkVersion(tx, collection, id, ifMatch);
-    const at = await databaseTime(tx);
+    const time = await databaseTime(tx);
     const only = trusted('true');
     if (isWithout) await derived.abandon(tx, collection);
     const removal = isWithout ? nothingRemoved : derived.removalFrom(collection);
-    const options = { only, historyMax: Number.MAX_SAFE_INTEGER, at, derived: removal };
+    const options = { only, historyMax: Number.MAX_SAFE_INTEGER, at: time, derived: removal };
     const { versions } = await removeDocuments(tx, collection, [id], options);
     await forgetViewRows(tx, app, name);
     return { versions: versions.toString() };

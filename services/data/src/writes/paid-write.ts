@@ -59,8 +59,8 @@ async function refusalOf(db: Queryable, write: Write, error: unknown): Promise<u
   if (!(error instanceof UnpaidWriteError)) return error;
   const { collection, documents } = error;
   const ids = new Set(documents.map(({ id }) => id));
-  for (const [at, index] of uniqueIndexes(collection.indexes).entries()) {
-    const values = documents.map(({ uniques }) => uniques?.[at] ?? null);
+  for (const [position, index] of uniqueIndexes(collection.indexes).entries()) {
+    const values = documents.map(({ uniques }) => uniques?.[position] ?? null);
     const column = uniqueColumn(index);
     const taken = await row<{ value: string }>(
       db,

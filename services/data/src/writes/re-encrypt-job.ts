@@ -44,10 +44,10 @@ export const reEncryptJob =
           where e.app_number = ${app.number} and c.deleted_at is null order by c.name`,
     );
     const counts = { rewritten: 0, left: 0 };
-    for (const [at, { name }] of names.entries()) {
+    for (const [index, { name }] of names.entries()) {
       const collection = await findCollection(context.pool, app, name);
       if (collection?.encrypted) await reEncrypt(committer, context, app, collection, counts, report);
-      await report((at + 1) / (names.length + 1), `${name}: ${counts.rewritten} documents written anew so far`);
+      await report((index + 1) / (names.length + 1), `${name}: ${counts.rewritten} documents written anew so far`);
     }
     return { documents: counts.rewritten, left: counts.left };
   };
@@ -63,13 +63,13 @@ async function reEncrypt(
   let last = '';
   for (;;) {
     if (stopping.aborted) throw new JobInterruptedError('the service stops');
-    const found = await encryptedBefore(pool, collection, last);
-    if (found.length === 0) return;
-    last = found.at(-1)!.id;
+    const documents = await encryptedBefore(pool, collection, last);
+    if (documents.length === 0) return;
+    last = documents.at(-1)!.id;
     const write = new ChangeWrite(
       newTicket('c', app.number),
       undefined,
-      found.map((row) => rewriteOf(collection, row)),
+      documents.map((row) => rewriteOf(collection, row)),
       { isPaid: true, mayReadPrivate: true },
       'separately',
     );
@@ -81,7 +81,7 @@ async function reEncrypt(
     }
     const left = [...write.refusals.values()].filter(({ reason }) => !changedMeanwhile.has(reason)).length;
     counts.left += left;
-    counts.rewritten += found.length - write.refusals.size;
+    counts.rewritten += documents.length - write.refusals.size;
     // Its lease is renewed with it.
     await report(0, `${collection.name}: ${counts.rewritten} documents written anew so far`);
   }

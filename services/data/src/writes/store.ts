@@ -83,9 +83,9 @@ class StoreWrite implements Write {
 
   links(head: Head, { collections }: PlanState): WriteLink[] {
     const { collection } = this;
-    const found = collections.get(collection);
-    const { documents, content } = this.preparedFor(found);
-    requirePaid(found, this.isPaid, documents);
+    const existing = collections.get(collection);
+    const { documents, content } = this.preparedFor(existing);
+    requirePaid(existing, this.isPaid, documents);
     return [{ collection, link: nextLink(head, content), documents }];
   }
 

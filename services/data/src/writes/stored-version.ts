@@ -32,29 +32,30 @@ export async function storedVersions(
   changes: readonly DocumentChange[],
 ): Promise<StoredVersion[]> {
   const byCollection = changesByCollection(changes);
-  const found = new Map<DocumentChange, StoredVersion>();
+  const versionsByChange = new Map<DocumentChange, StoredVersion>();
   for (const link of links ?? []) {
-    for (const [at, change] of byCollection.get(link.collection)!.entries()) found.set(change, versionIn(link, at));
+    for (const [index, change] of byCollection.get(link.collection)!.entries())
+      versionsByChange.set(change, versionIn(link, index));
   }
-  if (links) return changes.map((change) => found.get(change)!);
+  if (links) return changes.map((change) => versionsByChange.get(change)!);
   for (const link of await findLinks(pool, app.number, height, byCollection.size)) {
     const collection = await collections.get(app, link.collection);
     const versions = collection && (await findVersions(pool, collection, link));
-    for (const [at, change] of byCollection.get(link.collection)!.entries()) {
+    for (const [index, change] of byCollection.get(link.collection)!.entries()) {
       // The id may have been made for the earlier request.
-      const id = link.ids[at]!;
+      const id = link.ids[index]!;
       const version = versions?.get(id);
       if (!version) throw noSuchDocument(id);
-      found.set(change, { ...version, height: link.height, hash: link.hash });
+      versionsByChange.set(change, { ...version, height: link.height, hash: link.hash });
     }
   }
-  return changes.map((change) => found.get(change)!);
+  return changes.map((change) => versionsByChange.get(change)!);
 }
 
 /** The version at a place of a link. */
-function versionIn({ link, documents, versions }: WriteLink, at: number): StoredVersion {
-  const { id, text, start, end, deleted } = documents[at]!;
-  return { id, ...versions![at]!, json: text.subarray(start, end), deleted, height: link.height, hash: link.hash };
+function versionIn({ link, documents, versions }: WriteLink, index: number): StoredVersion {
+  const { id, text, start, end, deleted } = documents[index]!;
+  return { id, ...versions![index]!, json: text.subarray(start, end), deleted, height: link.height, hash: link.hash };
 }
 
 interface VersionRow {
@@ -72,7 +73,7 @@ async function findVersions(
   { ids, ordinal }: LoggedLink,
 ): Promise<Map<string, Omit<StoredVersion, 'height' | 'hash'>>> {
   const history = historyTable(collection);
-  const found = await rows<VersionRow>(
+  const versions = await rows<VersionRow>(
     pool,
     sql`select v.id, v.version, v.body, v.deleted,
           coalesce((select deleted from ${history} h where h.id = v.id and h.version = v.version - 1), true) as created
@@ -80,5 +81,5 @@ async function findVersions(
               union all select id, version, body, deleted, ordinal from ${history}) v
         where v.id = any(${ids}::text[]) and v.ordinal = ${ordinal}`,
   );
-  return new Map(found.map(({ body, ...version }) => [version.id, { ...version, json: Buffer.from(body) }]));
+  return new Map(versions.map(({ body, ...version }) => [version.id, { ...version, json: Buffer.from(body) }]));
 }

@@ -118,7 +118,7 @@ function metadataText(
   height: bigint,
   custom: Map<string, JsonValue>,
 ): string {
-  const own = JSON.stringify({
+  const metadata = JSON.stringify({
     id: request.blobId,
     blob_id: request.blobId,
     content_type: request.contentType,
@@ -128,5 +128,5 @@ function metadataText(
     celestia_height: Number(height),
     sha256: request.sha256,
   });
-  return custom.size === 0 ? own : `${own.slice(0, -1)},${toText(custom).slice(1)}`;
+  return custom.size === 0 ? metadata : `${metadata.slice(0, -1)},${toText(custom).slice(1)}`;
 }

@@ -50,14 +50,14 @@ const canBePaid = (intervalMs: number): Sql => sql`payout_destination is not nul
       and destination = payout_destination)`;
 
 async function findReady({ pool, rules, intervalMs }: LastPayoutOptions): Promise<string[]> {
-  const found = await rows<{ appId: string }>(
+  const wallets = await rows<{ appId: string }>(
     pool,
     sql`select wallet.app_id as "appId" from deleted_app join wallet using (app_id)
           join account on account.id = wallet.account_id
         where credits_posted - debits_posted - debits_pending >= greatest(${rules.floorUtia}, 1)
           and ${canBePaid(intervalMs)} order by wallet.app_id limit ${appsMax}`,
   );
-  return found.map(({ appId }) => appId);
+  return wallets.map(({ appId }) => appId);
 }
 
 /**
@@ -80,6 +80,6 @@ function payOut({ pool, rules, intervalMs, now, log }: LastPayoutOptions, appId:
  */
 async function lockWallet(tx: Connection, appId: string, intervalMs: number): Promise<boolean> {
   await row(tx, sql`select from wallet where app_id = ${appId} for no key update`);
-  const found = await row(tx, sql`select from wallet where app_id = ${appId} and ${canBePaid(intervalMs)}`);
-  return found !== undefined;
+  const wallet = await row(tx, sql`select from wallet where app_id = ${appId} and ${canBePaid(intervalMs)}`);
+  return wallet !== undefined;
 }

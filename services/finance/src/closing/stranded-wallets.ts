@@ -59,13 +59,13 @@ export function observeStranded(pool: Pool): () => void {
       },
     ],
     collect: async () => {
-      const found = await row<{ amount: number }>(
+      const total = await row<{ amount: number }>(
         pool,
         sql`select coalesce(sum(credits_posted - debits_posted - debits_pending), 0)::float8 as amount
             from deleted_app join wallet using (app_id) join account on account.id = wallet.account_id
             where ${isStranded}`,
       );
-      return { granary_stranded_utia: [[[], found!.amount]] };
+      return { granary_stranded_utia: [[[], total!.amount]] };
     },
   });
 }

@@ -124,24 +124,24 @@ export class CometNode {
 
   async account(address: string): Promise<ChainAccount | undefined> {
     const request = QueryAccountRequest.encode({ address }).finish();
-    const found = await this.query('/cosmos.auth.v1beta1.Query/Account', request);
-    if (!found) return undefined;
-    const account = decodeAccount(QueryAccountResponse.decode(found.value).account);
-    return { number: account.accountNumber, sequence: account.sequence, height: found.height };
+    const response = await this.query('/cosmos.auth.v1beta1.Query/Account', request);
+    if (!response) return undefined;
+    const account = decodeAccount(QueryAccountResponse.decode(response.value).account);
+    return { number: account.accountNumber, sequence: account.sequence, height: response.height };
   }
 
   async balance(address: string, denom: string): Promise<bigint> {
     const request = QueryBalanceRequest.encode({ address, denom }).finish();
-    const found = await this.query('/cosmos.bank.v1beta1.Query/Balance', request);
-    const balance = found && QueryBalanceResponse.decode(found.value).balance;
+    const response = await this.query('/cosmos.bank.v1beta1.Query/Balance', request);
+    const balance = response && QueryBalanceResponse.decode(response.value).balance;
     return balance ? BigInt(balance.amount) : 0n;
   }
 
   /** The balance without the part that vesting locks, which `balance` includes. Needs Cosmos SDK 0.47 or later. */
   async spendable(address: string, denom: string): Promise<bigint> {
     const request = QuerySpendableBalanceByDenomRequest.encode({ address, denom }).finish();
-    const found = await this.query('/cosmos.bank.v1beta1.Query/SpendableBalanceByDenom', request);
-    const balance = found && QuerySpendableBalanceByDenomResponse.decode(found.value).balance;
+    const response = await this.query('/cosmos.bank.v1beta1.Query/SpendableBalanceByDenom', request);
+    const balance = response && QuerySpendableBalanceByDenomResponse.decode(response.value).balance;
     return balance ? BigInt(balance.amount) : 0n;
   }
 
@@ -151,8 +151,8 @@ export class CometNode {
    */
   async grants(granter: string, grantee: string): Promise<AuthzGrant[]> {
     const request = QueryGrantsRequest.encode(QueryGrantsRequest.fromPartial({ granter, grantee })).finish();
-    const found = await this.query('/cosmos.authz.v1beta1.Query/Grants', request);
-    return found ? QueryGrantsResponse.decode(found.value).grants : [];
+    const response = await this.query('/cosmos.authz.v1beta1.Query/Grants', request);
+    return response ? QueryGrantsResponse.decode(response.value).grants : [];
   }
 
   async broadcast(bytes: Uint8Array): Promise<BroadcastResult> {
@@ -175,9 +175,9 @@ export class CometNode {
   async find(hash: string): Promise<FoundTransaction | undefined> {
     try {
       const params = { hash: Buffer.from(hash, 'hex').toString('base64') };
-      const found = await this.rpc.call('tx', params, foundSchema, { maxBytes: searchMaxBytes });
-      if (found.hash !== hash) throw new NodeFailure(`${this.name} answers with another transaction (tx)`);
-      return found;
+      const transaction = await this.rpc.call('tx', params, foundSchema, { maxBytes: searchMaxBytes });
+      if (transaction.hash !== hash) throw new NodeFailure(`${this.name} answers with another transaction (tx)`);
+      return transaction;
     } catch (error) {
       if (error instanceof RpcError && /^tx \([0-9a-f]{64}\) not found/i.test(error.data)) return undefined;
       throw error;
@@ -186,13 +186,13 @@ export class CometNode {
 
   /** The transactions that its index has for a query. */
   async search(query: string): Promise<FoundTransaction[]> {
-    const found: FoundTransaction[] = [];
+    const transactions: FoundTransaction[] = [];
     for (let page = 1; page <= pagesMax; page++) {
       const params = { query, prove: false, page: String(page), per_page: String(searchPage), order_by: 'asc' };
       const limits = { maxBytes: searchMaxBytes };
       const { txs, total_count: total } = await this.rpc.call('tx_search', params, searchSchema, limits);
-      found.push(...(txs ?? []));
-      if (BigInt(found.length) >= total || !txs || txs.length === 0) return found;
+      transactions.push(...(txs ?? []));
+      if (BigInt(transactions.length) >= total || !txs || txs.length === 0) return transactions;
     }
     throw new NodeFailure(`${this.name} has too many transactions for one query (tx_search)`);
   }
@@ -200,8 +200,8 @@ export class CometNode {
   /** The results of the transactions in a block, in order. They do not come from the index, which may lag behind. */
   async blockResults(height: bigint): Promise<TransactionResult[]> {
     const params = { height: height.toString() };
-    const found = await this.rpc.call('block_results', params, blockResultsSchema, { maxBytes: resultsMaxBytes });
-    return found.txs_results ?? [];
+    const results = await this.rpc.call('block_results', params, blockResultsSchema, { maxBytes: resultsMaxBytes });
+    return results.txs_results ?? [];
   }
 
   async blockTime(height: bigint): Promise<Date> {

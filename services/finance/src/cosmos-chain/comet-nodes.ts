@@ -44,10 +44,10 @@ export class CometNodes {
   /** The nodes that can be asked, those that failed lately last. Throws a NodeFailure when there is none. */
   async ready(): Promise<ReadyNode[]> {
     const inOrder = this.cooldowns.order(this.nodes, ({ name }) => name);
-    const wanted = inOrder.filter(({ name }) => !this.cooldowns.has(name));
-    let ready = await this.check(wanted);
+    const candidates = inOrder.filter(({ name }) => !this.cooldowns.has(name));
+    let ready = await this.check(candidates);
     // The nodes that failed lately are the last resort.
-    if (ready.length === 0) ready = await this.check(inOrder.filter((node) => !wanted.includes(node)));
+    if (ready.length === 0) ready = await this.check(inOrder.filter((node) => !candidates.includes(node)));
     if (ready.length === 0) throw new NodeFailure(this.problems.join('; '));
     return ready;
   }
@@ -85,8 +85,8 @@ export class CometNodes {
   private async check(nodes: readonly CometNode[]): Promise<ReadyNode[]> {
     const answering: ReadyNode[] = [];
     const statuses = await Promise.all(nodes.map((node) => this.status(node)));
-    for (const [at, node] of nodes.entries()) {
-      const status = statuses[at];
+    for (const [index, node] of nodes.entries()) {
+      const status = statuses[index];
       if (status) answering.push({ node, status });
     }
     const best = answering.reduce((height, { status }) => (status.height > height ? status.height : height), 0n);

@@ -69,18 +69,18 @@ export class CosmosChain implements Chain {
    */
   async find(hash: string): Promise<FindResult> {
     const { nodes } = this.options;
-    const wanted = Math.min(looksWanted, nodes.count);
+    const looks = Math.min(looksWanted, nodes.count);
     const absentAt: bigint[] = [];
     let failure: unknown;
     for (const { node, status } of await nodes.ready()) {
       try {
-        const found = await node.find(hash);
-        if (found) return await this.included(found);
+        const transaction = await node.find(hash);
+        if (transaction) return await this.included(transaction);
         absentAt.push(status.height);
       } catch (error) {
         failure = nodes.failed(node, error);
       }
-      if (absentAt.length === wanted) return { state: 'absent', height: lowest(absentAt) };
+      if (absentAt.length === looks) return { state: 'absent', height: lowest(absentAt) };
     }
     if (absentAt.length === 0) throw failure;
     return { state: 'absent', height: 0n };
@@ -90,10 +90,11 @@ export class CosmosChain implements Chain {
     for (let height = from; height <= to; height += 1n) yield* await this.transfersOf(height);
   }
 
-  private async included(found: FoundTransaction): Promise<FindResult> {
-    const { height, tx_result: result } = found;
-    const at = await this.options.nodes.ask((node) => node.blockTime(height));
-    const transfers = result.code === 0 ? this.read(found).map((transfer) => toTransfer(transfer, found, at)) : [];
+  private async included(transaction: FoundTransaction): Promise<FindResult> {
+    const { height, tx_result: result } = transaction;
+    const blockTime = await this.options.nodes.ask((node) => node.blockTime(height));
+    const transfers =
+      result.code === 0 ? this.read(transaction).map((transfer) => toTransfer(transfer, transaction, blockTime)) : [];
     return { state: 'included', height, code: result.code, codespace: result.codespace, transfers };
   }
 
@@ -109,18 +110,21 @@ export class CosmosChain implements Chain {
       result.code === 0 ? this.read({ tx_result: result }).map((transfer) => ({ transfer, index })) : [],
     );
     if (all.length === 0) return [];
-    const known = await ours([...new Set(all.flatMap(({ transfer }) => [transfer.sender, transfer.recipient]))]);
-    const wanted = all.filter(({ transfer }) => known.has(transfer.sender) || known.has(transfer.recipient));
-    if (wanted.length === 0) return [];
-    const at = await nodes.ask((node) => node.blockTime(height));
-    const found = new Map<number, FoundTransaction>();
-    for (const { transfer, index } of wanted) {
-      if (found.has(index)) continue;
-      for (const each of await this.search(height, transfer.recipient)) found.set(each.index, each);
+    const ourAddresses = await ours([...new Set(all.flatMap(({ transfer }) => [transfer.sender, transfer.recipient]))]);
+    const ourTransfers = all.filter(
+      ({ transfer }) => ourAddresses.has(transfer.sender) || ourAddresses.has(transfer.recipient),
+    );
+    if (ourTransfers.length === 0) return [];
+    const blockTime = await nodes.ask((node) => node.blockTime(height));
+    const transactionsByIndex = new Map<number, FoundTransaction>();
+    for (const { transfer, index } of ourTransfers) {
+      if (transactionsByIndex.has(index)) continue;
+      for (const each of await this.search(height, transfer.recipient)) transactionsByIndex.set(each.index, each);
       // It is read again later.
-      if (!found.has(index)) throw new Error(`the index of transactions does not have block ${height} yet`);
+      if (!transactionsByIndex.has(index))
+        throw new Error(`the index of transactions does not have block ${height} yet`);
     }
-    return wanted.map(({ transfer, index }) => toTransfer(transfer, found.get(index)!, at));
+    return ourTransfers.map(({ transfer, index }) => toTransfer(transfer, transactionsByIndex.get(index)!, blockTime));
   }
 
   private async search(height: bigint, recipient: string): Promise<FoundTransaction[]> {
@@ -129,10 +133,14 @@ export class CosmosChain implements Chain {
   }
 }
 
-const toTransfer = (transfer: TransferEvent, { hash, height, tx }: FoundTransaction, at: Date): ChainTransfer => ({
+const toTransfer = (
+  transfer: TransferEvent,
+  { hash, height, tx }: FoundTransaction,
+  blockTime: Date,
+): ChainTransfer => ({
   transactionHash: hash,
   height,
-  at,
+  at: blockTime,
   memo: memoOf(tx),
   ...transfer,
 });

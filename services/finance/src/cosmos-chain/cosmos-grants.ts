@@ -21,17 +21,17 @@ export interface CosmosGrantsOptions {
  */
 export function cosmosGrants({ nodes, denom, grantee, hotWallet }: CosmosGrantsOptions): ChainGrants {
   const find = async (granter: string, recipient: string): Promise<Allowed | string> => {
-    const found = await known(nodes.ask((node) => node.grants(granter, grantee)));
-    const ofSends = found.find(isForSends);
+    const grants = await orUnavailable(nodes.ask((node) => node.grants(granter, grantee)));
+    const ofSends = grants.find(isForSends);
     return ofSends ? allowedBy(ofSends, denom, recipient) : 'there is none';
   };
   return {
     grantee,
     async look(granter, recipient = hotWallet) {
-      const found = await find(granter, recipient);
+      const allowance = await find(granter, recipient);
       return {
         cover: async (_, { amount, until }) => {
-          const problem = typeof found === 'string' ? found : problemOf(found, amount, until);
+          const problem = typeof allowance === 'string' ? allowance : problemOf(allowance, amount, until);
           if (problem === undefined) return;
           throw grantMissing(
             `The chain has no grant of ${granter} to ${grantee} that covers ${amount} ${denom} until ` +
@@ -42,15 +42,15 @@ export function cosmosGrants({ nodes, denom, grantee, hotWallet }: CosmosGrantsO
     },
     reduce: async () => {},
     async allowance(granter, recipient) {
-      const found = await find(granter, recipient);
-      if (typeof found === 'string' || (found.until && found.until.getTime() <= Date.now())) return 0n;
-      return found.amount;
+      const allowance = await find(granter, recipient);
+      if (typeof allowance === 'string' || (allowance.until && allowance.until.getTime() <= Date.now())) return 0n;
+      return allowance.amount;
     },
-    spendable: (granter) => known(nodes.ask((node) => node.spendable(granter, denom))),
+    spendable: (granter) => orUnavailable(nodes.ask((node) => node.spendable(granter, denom))),
   };
 }
 
-const known = <T>(answer: Promise<T>): Promise<T> =>
+const orUnavailable = <T>(answer: Promise<T>): Promise<T> =>
   answer.catch((cause: unknown) => {
     throw unavailable('The chain cannot be asked', cause);
   });

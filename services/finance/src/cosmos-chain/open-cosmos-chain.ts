@@ -38,8 +38,8 @@ export async function openCosmosChain(
 ): Promise<{ chain: CosmosChain; check: Check; nodes: CometNodes }> {
   const nodes = urls.map((url, at) => new CometNode(new JsonRpc({ url, timeoutMs, name: `node ${at + 1}` })));
   const problems = await Promise.all(nodes.map((node) => findProblem(node, chainId, log)));
-  const known = problems.filter((problem) => problem !== undefined);
-  if (known.length > 0) throw new ChainNodeError(`CHAIN_RPC_URLS: ${known.join('; ')}`);
+  const reasons = problems.filter((problem) => problem !== undefined);
+  if (reasons.length > 0) throw new ChainNodeError(`CHAIN_RPC_URLS: ${reasons.join('; ')}`);
   const pooled = new CometNodes(nodes, chainId, statusTtlMs);
   const ours = (addresses: readonly string[]) => findOurs(pool, addresses);
   return {
@@ -67,18 +67,18 @@ async function findProblem(node: CometNode, chainId: string, log: Logger): Promi
 
 /** Addresses of wallets, and those that send transactions. */
 async function findOurs(pool: Pool, addresses: readonly string[]): Promise<ReadonlySet<string>> {
-  const found = await rows<{ address: string }>(
+  const matches = await rows<{ address: string }>(
     pool,
     sql`select address from wallet where address = any(${[...addresses]})
         union select address from chain_sender where address = any(${[...addresses]})`,
   );
-  return new Set(found.map(({ address }) => address));
+  return new Set(matches.map(({ address }) => address));
 }
 
 /** The block up to which deposits have been credited. */
 async function readHeight(pool: Pool, chainId: string): Promise<bigint> {
-  const found = await row<{ height: bigint }>(pool, sql`select height from chain_watch where chain_id = ${chainId}`);
-  return found?.height ?? 0n;
+  const watch = await row<{ height: bigint }>(pool, sql`select height from chain_watch where chain_id = ${chainId}`);
+  return watch?.height ?? 0n;
 }
 
 async function health(pool: Pool, nodes: CometNodes): Promise<Finding> {

@@ -51,19 +51,19 @@ export async function creditDeposits(options: WatchOptions): Promise<string[] | 
     if ((await readUpTo(tx, chain.id, sql` for no key update`)) !== read) return [];
     await execute(tx, sql`update chain_watch set height = ${to} where chain_id = ${chain.id}`);
     const deposits = await findDeposits(tx, transfers);
-    for (let at = 0; at < deposits.length; at += commandsMax) {
-      await credit(tx, options, deposits.slice(at, at + commandsMax));
+    for (let offset = 0; offset < deposits.length; offset += commandsMax) {
+      await credit(tx, options, deposits.slice(offset, offset + commandsMax));
     }
     return [...new Set(deposits.map(({ appId }) => appId))];
   });
 }
 
 async function readUpTo(db: Pool | Connection, chainId: string, lock = sql``): Promise<bigint> {
-  const found = await row<{ height: bigint }>(
+  const watch = await row<{ height: bigint }>(
     db,
     sql`select height from chain_watch where chain_id = ${chainId}${lock}`,
   );
-  return found!.height;
+  return watch!.height;
 }
 
 interface Deposit {
@@ -109,9 +109,9 @@ async function credit(
     ];
   });
   const results = await applyCommands(tx, groups);
-  const transferIds = results.map(([result], at) => {
-    if (result!.outcome !== 'refused') return groups[at]![0].id;
-    const { appId: app, transfer } = deposits[at]!;
+  const transferIds = results.map(([result], index) => {
+    if (result!.outcome !== 'refused') return groups[index]![0].id;
+    const { appId: app, transfer } = deposits[index]!;
     const { transactionHash: hash, amount } = transfer;
     log.error({ app, hash, amount: amount.toString(), reason: result!.reason }, 'a deposit cannot be credited');
     return null;
@@ -125,20 +125,20 @@ async function store(
   deposits: readonly Deposit[],
   transferIds: ReadonlyArray<string | null>,
 ): Promise<void> {
-  const of = <T>(value: (each: Deposit) => T): T[] => deposits.map(value);
+  const pick = <T>(value: (each: Deposit) => T): T[] => deposits.map(value);
   await execute(
     tx,
     sql`insert into deposit (chain_id, transaction_hash, event_index, app_id, amount, sender, height, transfer_id)
-        select ${chainId}, * from unnest(${of(({ transfer }) => transfer.transactionHash)}::text[],
-          ${of(({ transfer }) => transfer.eventIndex)}::int[], ${of(({ appId }) => appId)}::text[],
-          ${of(({ transfer }) => storedAmount(transfer.amount))}::bigint[], ${of(({ transfer }) => transfer.sender)}::text[],
-          ${of(({ transfer }) => transfer.height)}::bigint[], ${[...transferIds]}::uuid[])`,
+        select ${chainId}, * from unnest(${pick(({ transfer }) => transfer.transactionHash)}::text[],
+          ${pick(({ transfer }) => transfer.eventIndex)}::int[], ${pick(({ appId }) => appId)}::text[],
+          ${pick(({ transfer }) => storedAmount(transfer.amount))}::bigint[], ${pick(({ transfer }) => transfer.sender)}::text[],
+          ${pick(({ transfer }) => transfer.height)}::bigint[], ${[...transferIds]}::uuid[])`,
   );
   await execute(
     tx,
     sql`insert into unswept as u (address, address_index, amount)
-        select address, min(index), least(sum(amount), 9223372036854775807) from unnest(${of(({ transfer }) => transfer.recipient)}::text[],
-          ${of(({ addressIndex }) => addressIndex)}::int[], ${of(({ transfer }) => storedAmount(transfer.amount))}::bigint[])
+        select address, min(index), least(sum(amount), 9223372036854775807) from unnest(${pick(({ transfer }) => transfer.recipient)}::text[],
+          ${pick(({ addressIndex }) => addressIndex)}::int[], ${pick(({ transfer }) => storedAmount(transfer.amount))}::bigint[])
           d(address, index, amount)
         group by address order by address
         on conflict (address) do update set amount = least(u.amount::numeric + excluded.amount, 9223372036854775807)`,

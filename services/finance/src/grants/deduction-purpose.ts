@@ -16,13 +16,13 @@ export const deductionPurpose: Purpose = {
   expired: (tx, { number }) => release(tx, number),
 
   included: async (tx, { number, hash }, outcome) => {
-    const found = await rows<{ id: string }>(
+    const deductions = await rows<{ id: string }>(
       tx,
       sql`select id from grant_deduction where transaction_number = ${number} order by id for no key update`,
     );
     if (outcome.code === 0) await confirm(tx, number, hash);
     // One of them is at fault, which one is not known.
-    else if (found.length > 1) await release(tx, number, sql`, is_single = true`);
+    else if (deductions.length > 1) await release(tx, number, sql`, is_single = true`);
     else await fail(tx, number, hash, reasonOf(outcome));
     return [];
   },

@@ -46,8 +46,8 @@ interface AskedGrant {
  * taken; else why nothing is taken. A refusal is stored as a deduction that has failed, so that it is definite: a call
  * that was held up, and comes when more is left of the grant, takes nothing either.
  */
-export async function startDeduction(pool: Pool, asked: NewDeduction): Promise<string | undefined> {
-  const { id, grantId, appId, operationType, collection, amount, recipient } = asked;
+export async function startDeduction(pool: Pool, deduction: NewDeduction): Promise<string | undefined> {
+  const { id, grantId, appId, operationType, collection, amount, recipient } = deduction;
   return retriedTransaction(pool, async (tx) => {
     const grant = await row<AskedGrant>(
       tx,
@@ -59,14 +59,14 @@ export async function startDeduction(pool: Pool, asked: NewDeduction): Promise<s
                       and d.updated_at > clock_timestamp() - ${cooldownMs} * interval '1 millisecond') as "isWalletRefused"
           from user_grant where id = ${grantId}::uuid for no key update`,
     );
-    const known = await row<{ isSame: boolean; failure: string | null }>(
+    const existing = await row<{ isSame: boolean; failure: string | null }>(
       tx,
       sql`select grant_id = ${grantId}::uuid and app_id = ${appId} and amount = ${amount} and recipient = ${recipient} as "isSame",
             case when state = 'failed' then reason end as failure
           from grant_deduction where id = ${id}::uuid`,
     );
     // The id may be that of another deduction.
-    if (known) return known.isSame ? (known.failure ?? undefined) : 'deduction_taken';
+    if (existing) return existing.isSame ? (existing.failure ?? undefined) : 'deduction_taken';
     if (!grant) return 'grant_revoked';
     const refusal = refusalOf(grant, amount);
     if (refusal === undefined) {

@@ -71,14 +71,14 @@ export function chainGrantOf(
 export async function createGrant(
   tx: Connection,
   onChain: ChainGrant,
-  asked: NewGrant,
+  request: NewGrant,
 ): Promise<{ grant: Grant; userKey: string }> {
-  const { address, limitUtia, allowedApps } = asked;
+  const { address, limitUtia, allowedApps } = request;
   const userKey = `user_${randomBytes(32).toString('base64url')}`;
   await lockUser(tx, address);
-  const at = await databaseTime(tx);
-  const expiresAt = asked.expiresAt ?? new Date(at.getTime() + yearMs);
-  assertValid({ ...asked, expiresAt }, at);
+  const now = await databaseTime(tx);
+  const expiresAt = request.expiresAt ?? new Date(now.getTime() + yearMs);
+  assertValid({ ...request, expiresAt }, now);
   const { count } = (await row<{ count: bigint }>(
     tx,
     sql`select count(*) as count from user_grant where address = ${address} and ${isInForce}`,
@@ -88,19 +88,19 @@ export async function createGrant(
     tx,
     sql`insert into user_grant (id, address, key_hash, limit_utia, allowed_apps, expires_at, created_at)
         values (${newDocumentId()}, ${address}, ${hashOf(userKey)}, ${limitUtia},
-                ${allowedApps.length === 0 ? null : allowedApps}::text[], ${expiresAt}, ${at}) returning ${columns}`,
+                ${allowedApps.length === 0 ? null : allowedApps}::text[], ${expiresAt}, ${now}) returning ${columns}`,
   ))!;
-  const wanted = await inForce(tx, address);
-  if (wanted) await onChain.cover(tx, wanted);
+  const coverage = await inForce(tx, address);
+  if (coverage) await onChain.cover(tx, coverage);
   return { grant, userKey };
 }
 
-function assertValid({ limitUtia, allowedApps, expiresAt }: NewGrant, at: Date): void {
+function assertValid({ limitUtia, allowedApps, expiresAt }: NewGrant, now: Date): void {
   const problems: Record<string, string[]> = {};
   if (limitUtia < 1n || limitUtia > maxUtia) problems['limit_utia'] = ['must be from 1 to 9007199254740991'];
   if (allowedApps.length > appsMax) problems['allowed_apps'] = [`may hold at most ${appsMax} applications`];
   const ms = expiresAt!.getTime();
-  if (!(ms > at.getTime()) || ms > at.getTime() + 10 * yearMs) {
+  if (!(ms > now.getTime()) || ms > now.getTime() + 10 * yearMs) {
     problems['expires_at'] = ['must be in the future, at most ten years from now'];
   }
   if (Object.keys(problems).length > 0) throw invalid('The grant is not valid', problems);
@@ -142,7 +142,7 @@ export const hashOf = (userKey: string): Buffer => createHash('sha256').update(u
  * a deduction is pending, because deductions wait for a transaction for ten minutes at most.
  */
 async function inForce(tx: Connection, address: string): Promise<Coverage | undefined> {
-  const found = await row<{ amount: string | null; until: Date | null }>(
+  const totals = await row<{ amount: string | null; until: Date | null }>(
     tx,
     sql`select sum(amount)::text as amount, max(until) as until
         from (select limit_utia - spent_utia as amount, expires_at as until
@@ -151,7 +151,7 @@ async function inForce(tx: Connection, address: string): Promise<Coverage | unde
               select amount, clock_timestamp() + interval '1 hour'
               from grant_deduction where address = ${address} and state = 'pending') wanted`,
   );
-  const { amount, until } = found!;
+  const { amount, until } = totals!;
   return amount === null || until === null ? undefined : { amount: BigInt(amount), until };
 }
 

@@ -29,30 +29,30 @@ export function chainHandlers(
       if (bytes.length > transactionBytesMax) {
         throw invalid('The request is out of bounds', { bytes: [`must be at most ${transactionBytesMax}`] });
       }
-      const result = await known(chain.broadcast(bytes));
+      const result = await orUnavailable(chain.broadcast(bytes));
       const refusal = result.state === 'refused' ? result : { code: 0, codespace: '' };
       return { state: states[result.state], code: refusal.code, codespace: refusal.codespace };
     },
 
     findTransaction: async ({ hash }) => {
       if (!/^[0-9A-F]{64}$/.test(hash)) throw invalid('The request is not valid', { hash: ['must be a SHA-256'] });
-      const found = await known(chain.find(hash));
-      const isIncluded = found.state === 'included';
-      const { code, codespace, transfers } = isIncluded ? found : { code: 0, codespace: '', transfers: [] };
+      const result = await orUnavailable(chain.find(hash));
+      const isIncluded = result.state === 'included';
+      const { code, codespace, transfers } = isIncluded ? result : { code: 0, codespace: '', transfers: [] };
       return {
         isIncluded,
-        height: found.height.toString(),
+        height: result.height.toString(),
         code,
         codespace,
         transfers: code === 0 ? transfers.map(transferMessage) : [],
       };
     },
 
-    getAccount: async ({ address: of, withBalance }) => {
-      const problem = addressProblem(of, prefix);
+    getAccount: async ({ address: accountAddress, withBalance }) => {
+      const problem = addressProblem(accountAddress, prefix);
       if (problem !== undefined) throw invalid('The request is not valid', { address: [problem] });
-      const [account, balance] = await known(
-        Promise.all([chain.account(of), withBalance ? chain.balance(of) : undefined]),
+      const [account, balance] = await orUnavailable(
+        Promise.all([chain.account(accountAddress), withBalance ? chain.balance(accountAddress) : undefined]),
       );
       if (!account) return { exists: false, number: '0', sequence: '0', height: '0' };
       const { number, sequence, height } = account;
@@ -67,18 +67,18 @@ export function chainHandlers(
   };
 }
 
-const transferMessage = ({ sender, recipient, amount, memo, at }: ChainTransfer): IncludedTransfer => ({
+const transferMessage = ({ sender, recipient, amount, memo, at: time }: ChainTransfer): IncludedTransfer => ({
   sender,
   recipient,
   amount: amount.toString(),
   memo,
-  atMs: at.getTime().toString(),
+  atMs: time.getTime().toString(),
 });
 
 const states = { accepted: 'ACCEPTED', known: 'KNOWN', later: 'LATER', refused: 'REFUSED' } as const;
 
 /** Any error of a chain means that the outcome is unknown. */
-const known = <T>(outcome: Promise<T>): Promise<T> =>
+const orUnavailable = <T>(outcome: Promise<T>): Promise<T> =>
   outcome.catch((cause: unknown) => {
     throw unavailable('The chain cannot be asked', cause);
   });

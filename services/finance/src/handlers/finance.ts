@@ -39,8 +39,8 @@ export function financeHandlers(
 
     listTransactions: async ({ userAddress, appId, ...page }) => {
       if ((userAddress === '') === (appId === '')) throw invalid('Either a user or an application is needed');
-      const of = appId === '' ? { userAddress } : { appId };
-      const { items, total } = await listAuthzTransactions(wallets.pool, of, checkPage(page));
+      const party = appId === '' ? { userAddress } : { appId };
+      const { items, total } = await listAuthzTransactions(wallets.pool, party, checkPage(page));
       return { transactions: items.map(toTransaction), total: total.toString() };
     },
   };

@@ -30,7 +30,7 @@ export function grantHandlers(
   const { grantee } = chain;
   return {
     createGrant: async ({ address, limitUtia, allowedApps, expiresAt, recipient, idempotency }) => {
-      const asked = {
+      const request = {
         address,
         limitUtia: parseUtia(limitUtia),
         allowedApps,
@@ -38,7 +38,7 @@ export function grantHandlers(
       };
       const onChain = await chainGrantOf(options, address, recipient);
       const create = async (tx: Connection): Promise<CreatedGrant> => {
-        const { grant, userKey } = await createGrant(tx, onChain, asked);
+        const { grant, userKey } = await createGrant(tx, onChain, request);
         return { grant: toMessage(grant, grantee), userKey };
       };
       const withoutKey = (made: CreatedGrant) => ({ ...made, userKey: '' });
@@ -72,13 +72,13 @@ export function deductionHandlers({
       refusedBecause: (await startDeduction(pool, { ...asked, id, amount: parseUtia(amountUtia) })) ?? '',
     }),
     findDeduction: async ({ deductionId }) => {
-      const found = await findDeduction(pool, deductionId);
+      const deduction = await findDeduction(pool, deductionId);
       return {
-        state: found?.state ?? '',
-        hash: found?.hash ?? '',
-        height: (found?.height ?? 0n).toString(),
-        reason: found?.reason ?? '',
-        atMs: String(found?.updatedAt.getTime() ?? 0),
+        state: deduction?.state ?? '',
+        hash: deduction?.hash ?? '',
+        height: (deduction?.height ?? 0n).toString(),
+        reason: deduction?.reason ?? '',
+        atMs: String(deduction?.updatedAt.getTime() ?? 0),
       };
     },
   };

@@ -31,14 +31,14 @@ export function ledgerHandlers({
 }): Handlers<LedgerDefinition> {
   return {
     apply: async ({ groups }) => {
-      const asked = groups.map(({ commands }) => commands.map(toCommand));
-      assertMayApply(asked);
+      const commandGroups = groups.map(({ commands }) => commands.map(toCommand));
+      assertMayApply(commandGroups);
       const refuses = (group: Group) => !takesPlayMoney && group.some(isPlayMoney);
-      const applied = asked.filter((group) => !refuses(group));
+      const applied = commandGroups.filter((group) => !refuses(group));
       const ofApplied = (applied.length === 0 ? [] : await applyAll(wallets, ledger, applied)).values();
       const resultsOf = (group: Group) =>
         refuses(group) ? group.map(() => playMoneyRefused) : ofApplied.next().value!.map(toResult);
-      return { groups: asked.map((group) => ({ results: resultsOf(group) })) };
+      return { groups: commandGroups.map((group) => ({ results: resultsOf(group) })) };
     },
 
     getBalances: async ({ accounts }) => {
@@ -135,8 +135,8 @@ async function openByName(wallets: Wallets, id: string): Promise<void> {
 }
 
 function toCommand({ id, kind, transfer, hold, post, void: voiding }: CommandMessage): Command {
-  const given = [transfer, hold, post, voiding].filter((each) => each !== null && each !== undefined);
-  if (given.length !== 1) throw invalid('A command has one of transfer, hold, post and void');
+  const actions = [transfer, hold, post, voiding].filter((each) => each !== null && each !== undefined);
+  if (actions.length !== 1) throw invalid('A command has one of transfer, hold, post and void');
   if (transfer) return { type: 'transfer', id, kind, ...toMovement(transfer), atMost: transfer.atMost };
   if (hold) {
     const expiresAtMs = Number(hold.expiresAtMs);

@@ -39,9 +39,9 @@ const counters = sql`debits_pending as "debitsPending", debits_posted as "debits
 
 /** Throws ACCOUNT_NOT_FOUND. */
 export async function readAccount(db: Queryable, id: string): Promise<Account> {
-  const found = await row<Account>(db, sql`select ${counters} from account where id = ${id}`);
-  if (!found) throw notFound(ACCOUNT_NOT_FOUND, 'There is no such account');
-  return found;
+  const account = await row<Account>(db, sql`select ${counters} from account where id = ${id}`);
+  if (!account) throw notFound(ACCOUNT_NOT_FOUND, 'There is no such account');
+  return account;
 }
 
 export interface Balance extends Account {

@@ -33,10 +33,10 @@ async function applySound(db: Queryable, groups: readonly Group[]): Promise<Resu
   let next = 0;
   return groups.map((group) =>
     group.map(() => {
-      const at = next++;
-      const outcome = results[at]!;
+      const index = next++;
+      const outcome = results[index]!;
       return outcome === 'created' || outcome === 'exists'
-        ? { outcome, amount: BigInt(moved[at]!) }
+        ? { outcome, amount: BigInt(moved[index]!) }
         : refusedWith(outcome as Refusal);
     }),
   );

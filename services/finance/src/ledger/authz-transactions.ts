@@ -18,22 +18,22 @@ export interface AuthzTransaction {
 /** The transactions of a user or those with an application, newest first, and how many there are. */
 export async function listAuthzTransactions(
   db: Queryable,
-  of: { userAddress: string } | { appId: string },
+  party: { userAddress: string } | { appId: string },
   page: PageRequest,
 ): Promise<Page<AuthzTransaction>> {
-  const wanted = 'appId' in of ? sql`app_id = ${of.appId}` : sql`user_address = ${of.userAddress}`;
-  const found = await rows<AuthzTransaction & { total: bigint }>(
+  const condition = 'appId' in party ? sql`app_id = ${party.appId}` : sql`user_address = ${party.userAddress}`;
+  const transactions = await rows<AuthzTransaction & { total: bigint }>(
     db,
     sql`select total.total, page.*
-        from (select count(*) as total from authz_transaction where ${wanted}) total
+        from (select count(*) as total from authz_transaction where ${condition}) total
         left join (
           select number, transaction_hash as "transactionHash", user_address as "userAddress", app_id as "appId",
                  operation_type as "operationType", collection, amount as "amountUtia", status,
                  block_height as "blockHeight", created_at as "createdAt"
-          from authz_transaction where ${wanted}
+          from authz_transaction where ${condition}
           order by created_at desc, number desc limit ${page.limit} offset ${page.offset}
         ) page on true
         order by page."createdAt" desc, page.number desc`,
   );
-  return splitPage(found, (each) => each.transactionHash !== null);
+  return splitPage(transactions, (each) => each.transactionHash !== null);
 }

@@ -36,7 +36,7 @@ export const noEntries = (id: string): DerivedBalance => ({
  */
 export async function deriveBalances(db: Queryable, from: readonly DerivedBalance[]): Promise<Derivation[]> {
   const column = (of: (state: DerivedBalance) => bigint) => sql`${from.map((state) => of(state).toString())}::bigint[]`;
-  const found = await rows<SumsRow>(
+  const sumsRows = await rows<SumsRow>(
     db,
     sql`with state as (
           select s.id, s.number, a.debits_pending, a.debits_posted, a.credits_pending, a.credits_posted, a.payouts_pending,
@@ -62,7 +62,7 @@ export async function deriveBalances(db: Queryable, from: readonly DerivedBalanc
         order by state.id`,
   );
   const states = new Map(from.map((state) => [state.id, state]));
-  return found.map((sums) => continued(states.get(sums.id)!, sums));
+  return sumsRows.map((sums) => continued(states.get(sums.id)!, sums));
 }
 
 /** Adds up the entries on one side of an account. The end of a hold takes the whole hold off the pending sum. */

@@ -65,10 +65,10 @@ export async function deliver(options: DeliveryOptions, sender: string): Promise
   const open = await findOpen(options.pool, sender);
   if (!open) return 'idle';
   if (open.state === 'signed') return send(options, open);
-  const found = await options.chain.find(open.hash);
-  if (found.state === 'included') return end(options, open, found);
-  if (open.state === 'held') return noteAbsence(options, open, found.height);
-  if (found.height > open.timeoutHeight) return giveUp(options, open, found.height);
+  const result = await options.chain.find(open.hash);
+  if (result.state === 'included') return end(options, open, result);
+  if (open.state === 'held') return noteAbsence(options, open, result.height);
+  if (result.height > open.timeoutHeight) return giveUp(options, open, result.height);
   // It may have been lost or evicted; a node that has it answers so.
   await send(options, open);
   return 'waiting';

@@ -58,12 +58,12 @@ export async function lockSender(tx: Connection, address: string, sequence: bigi
     tx,
     sql`insert into chain_sender (address, next_sequence) values (${address}, ${sequence}) on conflict do nothing`,
   );
-  const found = await row<Sender>(
+  const sender = await row<Sender>(
     tx,
     sql`select coalesce(next_sequence, ${sequence}) as "nextSequence", stopped_because as "stoppedBecause"
         from chain_sender where address = ${address} for no key update`,
   );
-  return found!;
+  return sender!;
 }
 
 /** Nothing more is signed for a sender until a person resumes it. */
@@ -99,12 +99,12 @@ export type OutgoingChange =
 
 /** One statement, so that a row is complete at any time. */
 export async function updateOutgoing(tx: Connection, number: bigint, change: OutgoingChange): Promise<void> {
-  const given = { state: null, error: null, height: null, code: null, absentHeight: null, ...change };
+  const patch = { state: null, error: null, height: null, code: null, absentHeight: null, ...change };
   await execute(
     tx,
-    sql`update outgoing_transaction set state = coalesce(${given.state}, state), error = coalesce(${given.error}, error),
-          height = coalesce(${given.height}::bigint, height), code = coalesce(${given.code}::int, code),
-          absent_height = coalesce(${given.absentHeight}::bigint, absent_height), updated_at = clock_timestamp()
+    sql`update outgoing_transaction set state = coalesce(${patch.state}, state), error = coalesce(${patch.error}, error),
+          height = coalesce(${patch.height}::bigint, height), code = coalesce(${patch.code}::int, code),
+          absent_height = coalesce(${patch.absentHeight}::bigint, absent_height), updated_at = clock_timestamp()
         where number = ${number}`,
   );
 }

@@ -22,7 +22,7 @@ export async function startAutoPayouts(
   { pool, rules, intervalMs }: AutoPayoutOptions,
   appIds?: readonly string[],
 ): Promise<number> {
-  const wanted = appIds === undefined ? sql`` : sql` and wallet.app_id = any(${[...appIds]})`;
+  const condition = appIds === undefined ? sql`` : sql` and wallet.app_id = any(${[...appIds]})`;
   return retriedTransaction(pool, async (tx) => {
     const ready = await rows<{ appId: string }>(
       tx,
@@ -31,7 +31,7 @@ export async function startAutoPayouts(
             and not exists (select from deleted_app where deleted_app.app_id = wallet.app_id)
             and credits_posted - debits_posted - debits_pending - locked_balance
                 >= greatest(payout_threshold, min_payout, ${rules.floorUtia}, 1)
-            and not ${hasRecentAutoPayout(sql`wallet.app_id`, intervalMs)} and not auto_payout_stopped${wanted}
+            and not ${hasRecentAutoPayout(sql`wallet.app_id`, intervalMs)} and not auto_payout_stopped${condition}
           order by wallet.app_id limit ${startedMax} for no key update of wallet skip locked`,
     );
     if (ready.length === 0) return 0;

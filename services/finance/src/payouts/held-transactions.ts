@@ -52,8 +52,11 @@ export function listStopped(db: Pool): Promise<Array<{ address: string; reason: 
  */
 export function releaseHeld(pool: Pool, hash: string): Promise<void> {
   return retriedTransaction(pool, async (tx) => {
-    const found = await row<{ number: bigint }>(tx, sql`select number from outgoing_transaction where hash = ${hash}`);
-    const outgoing = found && (await lockOpen(tx, found.number));
+    const transaction = await row<{ number: bigint }>(
+      tx,
+      sql`select number from outgoing_transaction where hash = ${hash}`,
+    );
+    const outgoing = transaction && (await lockOpen(tx, transaction.number));
     if (outgoing?.state !== 'held') throw new Error('No transaction with this hash is held');
     if (outgoing.absentHeight === null) {
       throw new Error('No node beyond its timeout height has been asked yet: a block could still include it');

@@ -14,7 +14,7 @@ interface PayoutFigures {
 
 /** One statement over partial indexes of what is not final. */
 async function readFigures(db: Pool): Promise<PayoutFigures> {
-  const found = await row<PayoutFigures>(
+  const figures = await row<PayoutFigures>(
     db,
     sql`select open.*, sender.* from (
           select count(*) filter (where p.transaction_number is null) as waiting,
@@ -28,7 +28,7 @@ async function readFigures(db: Pool): Promise<PayoutFigures> {
           where stopped_because is not null or missing_utia is not null
         ) sender`,
   );
-  return found!;
+  return figures!;
 }
 
 /** Shows at each scrape how payouts are; returns how to end that. */

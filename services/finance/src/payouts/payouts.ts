@@ -25,19 +25,19 @@ export async function listPayouts(
   page: PageRequest,
   status?: PayoutStatus,
 ): Promise<Page<Payout>> {
-  const wanted = sql`app_id = ${appId} and (${status ?? null}::text is null or status = ${status ?? null})`;
-  const found = await rows<Payout & { total: bigint }>(
+  const condition = sql`app_id = ${appId} and (${status ?? null}::text is null or status = ${status ?? null})`;
+  const payouts = await rows<Payout & { total: bigint }>(
     db,
     sql`select total.total, page.*
-        from (select count(*) as total from payout where ${wanted}) total
+        from (select count(*) as total from payout where ${condition}) total
         left join (
           select id, amount as "amountUtia", destination, trigger, status, tx_hash as "txHash", error,
                  created_at as "createdAt", updated_at as "updatedAt"
-          from payout where ${wanted} order by created_at desc, id desc limit ${page.limit} offset ${page.offset}
+          from payout where ${condition} order by created_at desc, id desc limit ${page.limit} offset ${page.offset}
         ) page on true
         order by page."createdAt" desc, page.id desc`,
   );
-  return splitPage(found, (each) => each.id !== null);
+  return splitPage(payouts, (each) => each.id !== null);
 }
 
 /** A status from the wire; empty means any. Throws INVALID_ARGUMENT. */

@@ -27,7 +27,7 @@ export async function findRefusedDestinations(
   targets: readonly Target[],
 ): Promise<Map<string, ServiceError>> {
   if (targets.length === 0) return new Map();
-  const found = await rows<Target & { until: Date }>(
+  const refusals = await rows<Target & { until: Date }>(
     tx,
     sql`select target.app_id as "appId", target.destination, refused.at + ${cooldownMs} * interval '1 millisecond' as until
         from unnest(${targets.map(({ appId }) => appId)}::text[], ${targets.map(({ destination }) => destination)}::text[])
@@ -41,7 +41,7 @@ export async function findRefusedDestinations(
           select from payout where app_id = target.app_id and destination = target.destination
             and status = 'confirmed' and updated_at > refused.at)`,
   );
-  return new Map(found.map(({ until, ...target }) => [targetKey(target), refusal(until)]));
+  return new Map(refusals.map(({ until, ...target }) => [targetKey(target), refusal(until)]));
 }
 
 const refusal = (until: Date): ServiceError =>

@@ -50,7 +50,7 @@ export async function reservePayouts(
   requests: readonly PayoutRequest[],
   rules: PayoutRules,
 ): Promise<Array<Payout | ServiceError>> {
-  const { sources, at } = await lockSources(tx, requests, rules);
+  const { sources, at: now } = await lockSources(tx, requests, rules);
   const refused = await findRefused(tx, requests, sources);
   const reserved = requests.map((request, place) => {
     const source = sources.get(request.appId)!;
@@ -66,10 +66,10 @@ export async function reservePayouts(
       status: 'pending',
       txHash: null,
       error: null,
-      createdAt: at,
-      updatedAt: at,
+      createdAt: now,
+      updatedAt: now,
     };
-    return { payout, appId: request.appId, accountId: source.accountId, holdId: transferId(at, 'payout', payout.id) };
+    return { payout, appId: request.appId, accountId: source.accountId, holdId: transferId(now, 'payout', payout.id) };
   });
   await store(
     tx,
@@ -137,11 +137,11 @@ async function findRefused(
     const to = destination ?? sources.get(appId)!.destination;
     return trigger === 'manual' && to !== null ? { appId, destination: to } : undefined;
   });
-  const found = await findRefusedDestinations(
+  const refusals = await findRefusedDestinations(
     tx,
     targets.filter((target) => target !== undefined),
   );
-  return targets.map((target) => target && found.get(targetKey(target)));
+  return targets.map((target) => target && refusals.get(targetKey(target)));
 }
 
 function findRefusal(request: PayoutRequest, { destination, minimum, available }: Source): ServiceError | undefined {
@@ -170,18 +170,18 @@ interface Reserved {
 
 async function store(tx: Connection, reserved: readonly Reserved[], { chainAccount }: PayoutRules): Promise<void> {
   if (reserved.length === 0) return;
-  const of = <T>(value: (each: Reserved) => T): T[] => reserved.map(value);
+  const values = <T>(value: (each: Reserved) => T): T[] => reserved.map(value);
   await execute(
     tx,
     sql`insert into payout (id, app_id, amount, destination, trigger, status, hold_id, created_at, updated_at)
         select id, app_id, amount, destination, trigger, 'pending', hold_id, at, at
-        from unnest(${of(({ payout }) => payout.id)}::uuid[], ${of(({ appId }) => appId)}::text[],
-          ${of(({ payout }) => payout.amountUtia)}::bigint[], ${of(({ payout }) => payout.destination)}::text[],
-          ${of(({ payout }) => payout.trigger)}::text[], ${of(({ holdId }) => holdId)}::uuid[],
-          ${of(({ payout }) => payout.createdAt)}::timestamptz[])
+        from unnest(${values(({ payout }) => payout.id)}::uuid[], ${values(({ appId }) => appId)}::text[],
+          ${values(({ payout }) => payout.amountUtia)}::bigint[], ${values(({ payout }) => payout.destination)}::text[],
+          ${values(({ payout }) => payout.trigger)}::text[], ${values(({ holdId }) => holdId)}::uuid[],
+          ${values(({ payout }) => payout.createdAt)}::timestamptz[])
           p(id, app_id, amount, destination, trigger, hold_id, at)`,
   );
-  const holds = of(({ payout, accountId, holdId }): [HoldCommand] => [
+  const holds = values(({ payout, accountId, holdId }): [HoldCommand] => [
     {
       type: 'hold',
       id: holdId,

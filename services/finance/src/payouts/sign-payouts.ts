@@ -72,10 +72,10 @@ async function choose(
   const waiting = await listWaiting(tx, payoutsMax, sql` for no key update`);
   const together = waiting[0]?.isSingle ? waiting.slice(0, 1) : waiting;
   let total = 0n;
-  for (const [at, { amount }] of together.entries()) {
+  for (const [index, { amount }] of together.entries()) {
     total += amount;
-    const missing = total + transferFee(at + 1, gasPrice) - balance;
-    if (missing > 0n) return { payouts: together.slice(0, at), missing: at === 0 ? missing : null };
+    const missing = total + transferFee(index + 1, gasPrice) - balance;
+    if (missing > 0n) return { payouts: together.slice(0, index), missing: index === 0 ? missing : null };
   }
   return { payouts: together, missing: null };
 }
@@ -91,7 +91,7 @@ export interface PayoutState {
 }
 
 export async function readPayoutState(db: Pool): Promise<PayoutState> {
-  const found = await row<PayoutState>(
+  const state = await row<PayoutState>(
     db,
     sql`select (select count(*) from outgoing_transaction where state = 'held') as held,
           (select max(stopped_because) from chain_sender where stopped_because is not null) as "stoppedBecause",
@@ -99,5 +99,5 @@ export async function readPayoutState(db: Pool): Promise<PayoutState> {
           (select extract(epoch from now() - min(created_at))::float8 from payout
            where status in ('pending', 'broadcast') and hold_id is not null) as "oldestAgeSeconds"`,
   );
-  return found!;
+  return state!;
 }

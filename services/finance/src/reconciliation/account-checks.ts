@@ -117,15 +117,15 @@ async function checkPage(
   return { accounts: states.length, differences };
 }
 
-function differencesOf({ derived, counters: found }: Derivation): Difference[] {
-  if (!found) return [];
+function differencesOf({ derived, counters: actual }: Derivation): Difference[] {
+  if (!actual) return [];
   return counters
-    .filter((name) => derived[name] !== found[name])
+    .filter((name) => derived[name] !== actual[name])
     .map((name) => ({
       kind: 'counter',
       subject: `${derived.id} ${counterNames[name]}`,
       expected: derived[name],
-      found: found[name],
+      found: actual[name],
     }));
 }
 

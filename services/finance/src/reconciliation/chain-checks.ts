@@ -125,8 +125,8 @@ function checkDeductions(
 
 /** Runs a statement that returns differences as rows of `subject`, `expected` and `found`. */
 async function differencesIn(db: Queryable, kind: Difference['kind'], statement: Sql): Promise<Difference[]> {
-  const found = await rows<{ subject: string; expected: string; found: string }>(db, statement);
-  return found.map((each) => ({
+  const mismatches = await rows<{ subject: string; expected: string; found: string }>(db, statement);
+  return mismatches.map((each) => ({
     kind,
     subject: each.subject,
     expected: BigInt(each.expected),

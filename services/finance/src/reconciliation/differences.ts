@@ -45,11 +45,11 @@ export async function storeDifferences(db: Queryable, differences: readonly Diff
 
 /** How many differences are open, by kind. */
 export async function countDifferences(db: Queryable): Promise<Map<DifferenceKind, number>> {
-  const found = await rows<{ kind: DifferenceKind; count: bigint }>(
+  const counts = await rows<{ kind: DifferenceKind; count: bigint }>(
     db,
     sql`select kind, count(*) from difference where resolved_at is null group by kind`,
   );
-  return new Map(found.map(({ kind, count }) => [kind, Number(count)]));
+  return new Map(counts.map(({ kind, count }) => [kind, Number(count)]));
 }
 
 /** Resolves all open differences, so that payouts are resumed. Returns how many there were. */

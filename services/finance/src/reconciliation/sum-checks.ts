@@ -53,7 +53,7 @@ const toDifference =
 
 /** In each unit, all accounts together have been debited what they have been credited. */
 async function checkUnits(db: Queryable): Promise<Difference[]> {
-  const found = await rows<Compared>(
+  const mismatches = await rows<Compared>(
     db,
     sql`select unit || ' ' || phase as subject, sum(debits)::text as expected, sum(credits)::text as found
         from account cross join lateral (values
@@ -61,12 +61,12 @@ async function checkUnits(db: Queryable): Promise<Difference[]> {
         ) counter(phase, debits, credits)
         group by unit, phase having sum(debits) <> sum(credits) order by subject`,
   );
-  return found.map(toDifference('unit'));
+  return mismatches.map(toDifference('unit'));
 }
 
 /** Checks that the pending sums of each account are those of its open holds. */
 async function checkHolds(db: Queryable): Promise<Difference[]> {
-  const found = await rows<Compared>(
+  const mismatches = await rows<Compared>(
     db,
     sql`with held as (
           select side.account, sum(side.debits) as debits, sum(side.credits) as credits
@@ -84,12 +84,12 @@ async function checkHolds(db: Queryable): Promise<Difference[]> {
         ) counter(name, expected, found)
         where counter.expected <> counter.found order by subject`,
   );
-  return found.map(toDifference('hold'));
+  return mismatches.map(toDifference('hold'));
 }
 
 /** Checks that the amount that each wallet has pending for payouts is the sum of its payouts under way. */
 async function checkPayouts(db: Queryable): Promise<Difference[]> {
-  const found = await rows<Compared>(
+  const mismatches = await rows<Compared>(
     db,
     sql`with open_payouts as (
           select wallet.account_id as account, sum(payout.amount) as amount
@@ -101,17 +101,17 @@ async function checkPayouts(db: Queryable): Promise<Difference[]> {
         from open_payouts full join pending on pending.id = open_payouts.account
         where coalesce(amount, 0) <> coalesce(payouts_pending, 0) order by subject`,
   );
-  return found.map(toDifference('payout'));
+  return mismatches.map(toDifference('payout'));
 }
 
 /** Every entry is of two accounts that exist. Reads all entries. */
 async function checkEntries(db: Queryable): Promise<Difference[]> {
-  const found = await rows<Compared>(
+  const mismatches = await rows<Compared>(
     db,
     sql`select id::text as subject, '2' as expected, '0' as found from transfer
         where not exists (select from account where account.id = transfer.debit_account)
           or not exists (select from account where account.id = transfer.credit_account)
         order by id limit 100`,
   );
-  return found.map(toDifference('entry'));
+  return mismatches.map(toDifference('entry'));
 }

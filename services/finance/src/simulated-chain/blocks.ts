@@ -29,12 +29,12 @@ export const lockHead = async (tx: Connection): Promise<Head> =>
 export async function produceBlock(
   tx: Connection,
   head: Head,
-  at: Date,
+  time: Date,
   settings: SimulatedChainSettings,
   random: () => number,
 ): Promise<Head> {
-  const next = { ...head, height: head.height + 1n, blockAt: at };
-  await execute(tx, sql`update simulated_chain set height = ${next.height}, block_at = ${at}`);
+  const next = { ...head, height: head.height + 1n, blockAt: time };
+  await execute(tx, sql`update simulated_chain set height = ${next.height}, block_at = ${time}`);
   const due = await rows<{ hash: string; bytes: Buffer }>(
     tx,
     sql`with due as (delete from simulated_mempool where due_height <= ${next.height} returning hash, bytes, place)
@@ -99,7 +99,7 @@ export interface Credit {
 }
 
 /** Credits the recipients of an included transaction, and stores its transfers. */
-export async function credit(tx: Connection, { hash, height, at, sender, outputs, memo }: Credit): Promise<void> {
+export async function credit(tx: Connection, { hash, height, at: time, sender, outputs, memo }: Credit): Promise<void> {
   const received = new Map<string, bigint>();
   for (const { address, amount } of outputs) received.set(address, (received.get(address) ?? 0n) + amount);
   await execute(
@@ -110,7 +110,7 @@ export async function credit(tx: Connection, { hash, height, at, sender, outputs
   );
   const values = outputs.map(
     ({ address, amount, granter }, index) =>
-      sql`(${hash}, ${index}::int, ${height}::bigint, ${at}::timestamptz, ${granter ?? sender}, ${address}, ${amount}::bigint, ${memo})`,
+      sql`(${hash}, ${index}::int, ${height}::bigint, ${time}::timestamptz, ${granter ?? sender}, ${address}, ${amount}::bigint, ${memo})`,
   );
   await execute(
     tx,

@@ -29,12 +29,12 @@ export async function setGrant(
 
 /** The amount that is left of a grant; 0 if there is none or it has ended. */
 export async function findAllowance(db: Queryable, granter: string, grantee: string): Promise<bigint> {
-  const found = await row<{ spendLimit: bigint }>(
+  const grant = await row<{ spendLimit: bigint }>(
     db,
     sql`select spend_limit as "spendLimit" from simulated_grant
         where granter = ${granter} and grantee = ${grantee} and expires_at > clock_timestamp()`,
   );
-  return found?.spendLimit ?? 0n;
+  return grant?.spendLimit ?? 0n;
 }
 
 /**
@@ -42,19 +42,19 @@ export async function findAllowance(db: Queryable, granter: string, grantee: str
  */
 export async function spendGrants(
   tx: Connection,
-  { sender, outputs, fee, at }: Pick<Transfer, 'sender' | 'outputs' | 'fee'> & { at: Date },
+  { sender, outputs, fee, at: time }: Pick<Transfer, 'sender' | 'outputs' | 'fee'> & { at: Date },
 ): Promise<number> {
   if (fee.gas < gasUsed(outputs.length, true)) return sdkCodes.outOfGas;
   const amounts = byGranter(outputs);
   for (const [granter, amount] of amounts) {
-    const found = await row<{ isGranted: boolean; isFunded: boolean }>(
+    const checks = await row<{ isGranted: boolean; isFunded: boolean }>(
       tx,
       sql`select exists (select from simulated_grant where granter = ${granter} and grantee = ${sender}
-                           and spend_limit >= ${amount} and expires_at > ${at}) as "isGranted",
+                           and spend_limit >= ${amount} and expires_at > ${time}) as "isGranted",
                  exists (select from simulated_account where address = ${granter} and balance >= ${amount}) as "isFunded"`,
     );
-    if (!found!.isGranted) return sdkCodes.unauthorized;
-    if (!found!.isFunded) return sdkCodes.insufficientFunds;
+    if (!checks!.isGranted) return sdkCodes.unauthorized;
+    if (!checks!.isFunded) return sdkCodes.insufficientFunds;
   }
   for (const [granter, amount] of amounts) {
     await execute(

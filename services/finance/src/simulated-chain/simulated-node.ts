@@ -67,20 +67,20 @@ export class SimulatedNode implements Chain {
 
   async account(address: string): Promise<ChainAccount | undefined> {
     const { height } = await this.head();
-    const found = await row<{ number: bigint; sequence: bigint }>(
+    const account = await row<{ number: bigint; sequence: bigint }>(
       this.options.pool,
       sql`select number, sequence from simulated_account where address = ${address}`,
     );
-    return found && { ...found, height };
+    return account && { ...account, height };
   }
 
   async balance(address: string): Promise<bigint> {
     await this.head();
-    const found = await row<{ balance: bigint }>(
+    const account = await row<{ balance: bigint }>(
       this.options.pool,
       sql`select balance from simulated_account where address = ${address}`,
     );
-    return found?.balance ?? 0n;
+    return account?.balance ?? 0n;
   }
 
   async broadcast(bytes: Uint8Array): Promise<BroadcastResult> {
@@ -93,16 +93,16 @@ export class SimulatedNode implements Chain {
   async find(hash: string): Promise<FindResult> {
     const { height } = await this.head();
     const indexed = height - this.randomBlocks(this.options.settings.indexLagBlocks);
-    const found = await row<{ height: bigint; code: number }>(
+    const transaction = await row<{ height: bigint; code: number }>(
       this.options.pool,
       sql`select height, code from simulated_transaction where hash = ${hash} and height <= ${indexed}`,
     );
-    if (!found) return { state: 'absent', height };
+    if (!transaction) return { state: 'absent', height };
     const transfers = await rows<ChainTransfer>(
       this.options.pool,
       sql`select ${transferColumns} from simulated_transfer where hash = ${hash} order by event_index`,
     );
-    return { state: 'included', ...found, codespace: found.code === 0 ? '' : sdkCodespace, transfers };
+    return { state: 'included', ...transaction, codespace: transaction.code === 0 ? '' : sdkCodespace, transfers };
   }
 
   async *transfers(from: bigint, to: bigint): AsyncIterable<ChainTransfer> {
@@ -198,12 +198,13 @@ export class SimulatedNode implements Chain {
   private async accept(tx: Connection, head: Head, bytes: Uint8Array): Promise<BroadcastResult> {
     const hash = transactionHash(bytes);
     const { settings } = this.options;
-    const known = await row<{ height: bigint | null }>(
+    const existing = await row<{ height: bigint | null }>(
       tx,
       sql`select null::bigint as height from simulated_mempool where hash = ${hash}
           union all select height from simulated_transaction where hash = ${hash}`,
     );
-    if (known && (known.height === null || known.height + cachedBlocks > head.height)) return { state: 'known' };
+    if (existing && (existing.height === null || existing.height + cachedBlocks > head.height))
+      return { state: 'known' };
     const checked = await this.check(tx, head, bytes);
     if (typeof checked === 'number') return { state: 'refused', codespace: 'sdk', code: checked };
     if (this.random() < settings.loss) return { state: 'accepted' };

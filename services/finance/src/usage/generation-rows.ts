@@ -24,8 +24,8 @@ export const generationColumns = sql`app_id as "appId", collection, number, rete
   blob_at as "blobAt", blob_ahead as "blobAhead", began_at as "beganAt", accrued, accrued_later as "accruedLater",
   charged_periods as "chargedPeriods", charged, deleted_at as "deletedAt"`;
 
-export function fromRow(found: GenerationRow): Generation {
-  const { dataBytes, dataAt, blobBytes, blobAt, blobAhead, accrued, accruedLater, charged, ...same } = found;
+export function fromRow(generationRow: GenerationRow): Generation {
+  const { dataBytes, dataAt, blobBytes, blobAt, blobAhead, accrued, accruedLater, charged, ...same } = generationRow;
   const pending = JSON.parse(blobAhead) as Array<[string, number]>;
   const later = JSON.parse(accruedLater) as Array<[number, string]>;
   return {

@@ -72,10 +72,13 @@ export async function withData(
 ): Promise<Generation> {
   if (before.deletedAt) return before;
   const { bytes, documentCount, retentionDays } = change;
-  const at = later(before.data.at, change.at);
-  const accrued = await accrue(before, before, before.data, at, prices);
-  const beganAt = before.beganAt ?? (bytes > 0n ? at : null);
-  return settled({ ...before, ...accrued, retentionDays, documentCount, data: { bytes, at }, beganAt }, prices);
+  const changedAt = later(before.data.at, change.at);
+  const accrued = await accrue(before, before, before.data, changedAt, prices);
+  const beganAt = before.beganAt ?? (bytes > 0n ? changedAt : null);
+  return settled(
+    { ...before, ...accrued, retentionDays, documentCount, data: { bytes, at: changedAt }, beganAt },
+    prices,
+  );
 }
 
 /** Applies the absolute size of the blobs. After the end of the generation it costs nothing. */
@@ -86,9 +89,9 @@ export async function withBlobs(before: Generation, change: Measure, prices: Pri
 }
 
 /** Ends the generation. Later events of its blobs cost nothing after this time. */
-export async function ended(before: Generation, at: Date, prices: Prices): Promise<Generation> {
+export async function ended(before: Generation, endedAt: Date, prices: Prices): Promise<Generation> {
   if (before.deletedAt) return before;
-  const deletedAt = later(before.data.at, at);
+  const deletedAt = later(before.data.at, endedAt);
   const accrued = await accrue(before, before, before.data, deletedAt, prices);
   const data = { bytes: 0n, at: deletedAt };
   return settled({ ...before, ...accrued, documentCount: 0n, data, deletedAt }, prices);
@@ -189,13 +192,13 @@ export function bytesOf({ data, blobs, pendingBlobs }: Generation): bigint {
 
 async function costBetween(
   { beganAt, deletedAt }: Generation,
-  { bytes, at }: Measure,
+  { bytes, at: since }: Measure,
   until: Date,
   prices: Prices,
 ): Promise<bigint> {
   const end = deletedAt ? earlier(until, deletedAt) : until;
-  if (bytes === 0n || !beganAt || end <= at) return 0n;
-  const kept = { bytes, fromMs: at.getTime(), toMs: end.getTime(), beganMs: beganAt.getTime() };
+  if (bytes === 0n || !beganAt || end <= since) return 0n;
+  const kept = { bytes, fromMs: since.getTime(), toMs: end.getTime(), beganMs: beganAt.getTime() };
   return costUnits(kept, await prices.list());
 }
 

@@ -38,9 +38,9 @@ export async function applyPrices(tx: Connection, { sinceMs, utiaPerGibDay, free
 }
 
 async function read(db: Queryable): Promise<PricePeriod[]> {
-  const found = await rows<{ since: Date; utiaPerGibDay: bigint; freeDays: number }>(
+  const periods = await rows<{ since: Date; utiaPerGibDay: bigint; freeDays: number }>(
     db,
     sql`select since, utia_per_gib_day as "utiaPerGibDay", free_days as "freeDays" from retention_price order by number`,
   );
-  return found.map(({ since, ...price }) => ({ ...price, sinceMs: since.getTime() }));
+  return periods.map(({ since, ...price }) => ({ ...price, sinceMs: since.getTime() }));
 }

@@ -72,9 +72,9 @@ export function chargeDuePeriods({ pool, pricesIn, now, log }: RetentionChargesO
     const prices: Prices = { list: () => Promise.resolve(list) };
     const charges: Charge[] = [];
     for (const generation of due) {
-      const at = nextChargeAt(generation)!;
+      const dueAt = nextChargeAt(generation)!;
       const amount = await owedForNextPeriod(generation, prices);
-      charges.push({ generation, period: generation.chargedPeriods + 1, at, amount });
+      charges.push({ generation, period: generation.chargedPeriods + 1, at: dueAt, amount });
     }
     const moved = await collect(tx, charges, log);
     await record(tx, charges, moved);
@@ -86,17 +86,17 @@ export function chargeDuePeriods({ pool, pricesIn, now, log }: RetentionChargesO
  * Charges all that an application owes which is gone, before its next periods end: nothing accrues any more, and later
  * events about it are ignored. The wallet must be locked.
  */
-export async function chargeDeletedApp(tx: Connection, appId: string, at: Date, log: Logger): Promise<void> {
-  const found = await rows<GenerationRow>(
+export async function chargeDeletedApp(tx: Connection, appId: string, now: Date, log: Logger): Promise<void> {
+  const generationRows = await rows<GenerationRow>(
     tx,
     sql`select ${generationColumns} from collection_generation
         where app_id = ${appId} and deleted_at is not null and next_charge_at is not null
         order by collection, number for no key update`,
   );
-  const charges = found.map(fromRow).map((generation): Charge => ({
+  const charges = generationRows.map(fromRow).map((generation): Charge => ({
     generation,
     period: generation.chargedPeriods + 1,
-    at: generation.deletedAt! > at ? generation.deletedAt! : at,
+    at: generation.deletedAt! > now ? generation.deletedAt! : now,
     amount: owed(generation, generation.accrued),
   }));
   for (let from = 0; from < charges.length; from += batchMax) {
@@ -116,12 +116,12 @@ async function scheduleMissing(pool: Pool): Promise<void> {
 
 /** The collections with a period that ended before `until`, the earliest first. Those that are locked are skipped. */
 async function lockDue(tx: Connection, until: Date): Promise<Generation[]> {
-  const found = await rows<GenerationRow>(
+  const generationRows = await rows<GenerationRow>(
     tx,
     sql`select ${generationColumns} from collection_generation where next_charge_at <= ${until}
         order by next_charge_at, app_id, collection, number limit ${batchMax} for no key update skip locked`,
   );
-  return found.map(fromRow);
+  return generationRows.map(fromRow);
 }
 
 /** Transfers what the applications can pay to the platform, and returns how much of each charge that was. */
@@ -137,8 +137,8 @@ async function collect(tx: Connection, charges: readonly Charge[], log: Logger):
   const paid = charges.filter(({ amount, generation }) => amount > 0n && canPay.has(walletAccount(generation.appId)));
   const results = paid.length === 0 ? [] : await applyCommands(tx, paid.map(toGroup));
   const moved = new Map<Charge, bigint>();
-  for (const [at, charge] of paid.entries()) {
-    const result = results[at]![0]!;
+  for (const [index, charge] of paid.entries()) {
+    const result = results[index]![0]!;
     if (result.outcome === 'refused') {
       const { appId, collection } = charge.generation;
       log.error({ app: appId, collection, reason: result.reason }, 'a charge for retention was refused, it stays owed');
@@ -147,12 +147,12 @@ async function collect(tx: Connection, charges: readonly Charge[], log: Logger):
   return charges.map((charge) => moved.get(charge) ?? 0n);
 }
 
-function toGroup({ generation, period, at, amount }: Charge): [TransferCommand] {
+function toGroup({ generation, period, at: dueAt, amount }: Charge): [TransferCommand] {
   const { appId, collection, number } = generation;
   return [
     {
       type: 'transfer',
-      id: transferId(at, 'retention', `${appId}/${collection}/${number}/${period}`),
+      id: transferId(dueAt, 'retention', `${appId}/${collection}/${number}/${period}`),
       kind: 'retention',
       debitAccount: walletAccount(appId),
       creditAccount: feesAccount,
@@ -168,19 +168,19 @@ async function record(tx: Connection, charges: readonly Charge[], moved: readonl
   if (charges.length === 0) return;
   const after = charges.map(({ generation }, index) => withCharge(generation, moved[index]!));
   const next = after.map((generation, index) => {
-    const { at, amount } = charges[index]!;
-    const isOver = generation.deletedAt && generation.deletedAt <= at && amount === moved[index];
+    const { at: dueAt, amount } = charges[index]!;
+    const isOver = generation.deletedAt && generation.deletedAt <= dueAt && amount === moved[index];
     return isOver ? null : nextChargeAt(generation)!;
   });
-  const of = <T>(value: (charge: Charge) => T): T[] => charges.map(value);
-  const key = sql`${of(({ generation }) => generation.appId)}::text[], ${of(({ generation }) => generation.collection)}::text[],
-    ${of(({ generation }) => generation.number)}::bigint[]`;
+  const pick = <T>(value: (charge: Charge) => T): T[] => charges.map(value);
+  const key = sql`${pick(({ generation }) => generation.appId)}::text[], ${pick(({ generation }) => generation.collection)}::text[],
+    ${pick(({ generation }) => generation.number)}::bigint[]`;
   await execute(
     tx,
     sql`with charged as (
           insert into retention_charge (app_id, collection, number, period, ended_at, amount, moved)
-          select * from unnest(${key}, ${of(({ period }) => period)}::int[], ${of(({ at }) => at)}::timestamptz[],
-            ${of(({ amount }) => amount.toString())}::numeric[], ${[...moved]}::bigint[])
+          select * from unnest(${key}, ${pick(({ period }) => period)}::int[], ${pick(({ at }) => at)}::timestamptz[],
+            ${pick(({ amount }) => amount.toString())}::numeric[], ${[...moved]}::bigint[])
             c(app_id, collection, number, period, ended_at, amount, moved)
           where c.amount > 0
         )

@@ -42,7 +42,7 @@ export async function listRetentionCosts(
 ): Promise<CollectionCost[]> {
   // Only an event can still change a deleted generation without blobs.
   const isSettled = sql`deleted_at is not null and blob_bytes = 0 and blob_ahead = '[]'::jsonb`;
-  const found = await rows<GenerationRow>(
+  const generationRows = await rows<GenerationRow>(
     db,
     sql`select ${generationColumns} from collection_generation where app_id = ${appId} and not (${isSettled})
         order by collection, number`,
@@ -55,10 +55,10 @@ export async function listRetentionCosts(
         where utia > 0 group by collection`,
   );
   const debts = new Map<string, Debt>();
-  for (const { collection, utia, nextChargeAt: at } of settled)
-    debts.set(collection, { utia: BigInt(utia), nextChargeAt: at ?? undefined });
+  for (const { collection, utia, nextChargeAt: dueAt } of settled)
+    debts.set(collection, { utia: BigInt(utia), nextChargeAt: dueAt ?? undefined });
   const live = new Map<string, { generation: Generation; owed: bigint }>();
-  for (const generation of found.map(fromRow)) {
+  for (const generation of generationRows.map(fromRow)) {
     const { collection } = generation;
     const utia = owed(generation, await costUntil(generation, now, prices));
     if (generation.deletedAt) addDebt(debts, collection, { utia, nextChargeAt: nextChargeAt(generation) });
@@ -75,9 +75,9 @@ export async function listRetentionCosts(
   return all.sort((a, b) => (a.collection < b.collection ? -1 : 1));
 }
 
-function addDebt(debts: Map<string, Debt>, collection: string, { utia, nextChargeAt: at }: Debt): void {
+function addDebt(debts: Map<string, Debt>, collection: string, { utia, nextChargeAt: dueAt }: Debt): void {
   const before = debts.get(collection);
-  const earliest = before?.nextChargeAt && at && before.nextChargeAt < at ? before.nextChargeAt : at;
+  const earliest = before?.nextChargeAt && dueAt && before.nextChargeAt < dueAt ? before.nextChargeAt : dueAt;
   debts.set(collection, { utia: utia + (before?.utia ?? 0n), nextChargeAt: earliest });
 }
 
@@ -103,7 +103,7 @@ async function liveCost(generation: Generation, accrued: bigint, prices: Prices,
 
 async function deletedCost(
   collection: string,
-  { utia, nextChargeAt: at }: Debt,
+  { utia, nextChargeAt: dueAt }: Debt,
   prices: Prices,
   now: Date,
 ): Promise<CollectionCost> {
@@ -117,6 +117,6 @@ async function deletedCost(
     pricePerGibDay: price.utiaPerGibDay,
     monthlyCost: 0n,
     accrued: utia,
-    nextChargeAt: at ?? now,
+    nextChargeAt: dueAt ?? now,
   };
 }

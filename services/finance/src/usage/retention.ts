@@ -30,9 +30,9 @@ export interface Kept {
 /** The cost of storing bytes for an interval, in units. Each part has the price and free days of its day. */
 export function costUnits({ bytes, fromMs, toMs, beganMs }: Kept, prices: PriceList): bigint {
   let units = 0n;
-  for (const [at, { sinceMs, utiaPerGibDay, freeDays }] of prices.entries()) {
-    const startMs = Math.max(fromMs, beganMs + freeDays * dayMs, at === 0 ? -Infinity : sinceMs);
-    const endMs = Math.min(toMs, prices[at + 1]?.sinceMs ?? Infinity);
+  for (const [index, { sinceMs, utiaPerGibDay, freeDays }] of prices.entries()) {
+    const startMs = Math.max(fromMs, beganMs + freeDays * dayMs, index === 0 ? -Infinity : sinceMs);
+    const endMs = Math.min(toMs, prices[index + 1]?.sinceMs ?? Infinity);
     if (endMs > startMs) units += bytes * BigInt(endMs - startMs) * utiaPerGibDay;
   }
   return units;

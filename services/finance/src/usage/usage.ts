@@ -40,14 +40,14 @@ export async function applyBlobUsage(tx: Connection, prices: Prices, change: Blo
  * The collection that an event without a number is about: the one of that name at its time. Undefined when that is an
  * earlier one, whose blobs are being deleted; 0 for one without an event of `data` so far.
  */
-async function numberOf(tx: Connection, { appId, collection, at }: BlobUsage): Promise<bigint | undefined> {
+async function numberOf(tx: Connection, { appId, collection, at: time }: BlobUsage): Promise<bigint | undefined> {
   const last = await row<Pick<Generation, 'number' | 'beganAt' | 'deletedAt'>>(
     tx,
     sql`select number, began_at as "beganAt", deleted_at as "deletedAt" from collection_generation
         where app_id = ${appId} and collection = ${collection} order by number = 0 desc, number desc limit 1`,
   );
-  if (!last || (last.deletedAt && at > last.deletedAt)) return 0n;
-  return last.beganAt && at < last.beganAt ? undefined : last.number;
+  if (!last || (last.deletedAt && time > last.deletedAt)) return 0n;
+  return last.beganAt && time < last.beganAt ? undefined : last.number;
 }
 
 export async function deleteCollectionUsage(
@@ -64,11 +64,11 @@ export async function deleteAppUsage(
   prices: Prices,
   change: { appId: string; at: Date },
 ): Promise<void> {
-  const { appId, at } = change;
+  const { appId, at: deletedAt } = change;
   await lockUsage(tx);
   const added = await execute(
     tx,
-    sql`insert into deleted_app (app_id, at) values (${appId}, ${at}) on conflict do nothing`,
+    sql`insert into deleted_app (app_id, at) values (${appId}, ${deletedAt}) on conflict do nothing`,
   );
   if (added === 0) return;
   const live = await rows<GenerationRow>(
@@ -76,7 +76,7 @@ export async function deleteAppUsage(
     sql`select ${generationColumns} from collection_generation where app_id = ${appId} and deleted_at is null
         order by collection, number for no key update`,
   );
-  for (const found of live) await saveGeneration(tx, await ended(fromRow(found), at, prices));
+  for (const generationRow of live) await saveGeneration(tx, await ended(fromRow(generationRow), deletedAt, prices));
 }
 
 // Any fixed number. A batch of events touches many rows, in the order of the events: the consumers of the two sources
@@ -106,9 +106,12 @@ async function edit(
           and not exists (select from collection_generation where ${name} and number >= ${number})`,
     );
   }
-  const found = await row<GenerationRow>(
+  const generationRow = await row<GenerationRow>(
     tx,
     sql`select ${generationColumns} from collection_generation where ${name} and number = ${number} for no key update`,
   );
-  await saveGeneration(tx, await change(found ? fromRow(found) : newGeneration(appId, collection, number)));
+  await saveGeneration(
+    tx,
+    await change(generationRow ? fromRow(generationRow) : newGeneration(appId, collection, number)),
+  );
 }

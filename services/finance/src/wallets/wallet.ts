@@ -46,8 +46,8 @@ export interface Wallet {
  * application exists.
  */
 export async function getWallet(wallets: Wallets, appId: string): Promise<Wallet> {
-  const found = await readWallet(wallets.pool, appId);
-  if (found) return found;
+  const existing = await readWallet(wallets.pool, appId);
+  if (existing) return existing;
   await makeWallet(wallets, appId);
   return (await readWallet(wallets.pool, appId))!;
 }
@@ -64,7 +64,7 @@ interface WalletRow extends PayoutSettings {
 
 /** One statement, so that the figures belong together. */
 async function readWallet(db: Queryable, appId: string): Promise<Wallet | undefined> {
-  const found = await row<WalletRow>(
+  const wallet = await row<WalletRow>(
     db,
     sql`select w.address, w.auto_payout_enabled as "autoPayoutEnabled", w.locked_balance as "lockedBalance",
                w.min_payout as "minPayout", w.payout_threshold as "payoutThreshold",
@@ -73,9 +73,9 @@ async function readWallet(db: Queryable, appId: string): Promise<Wallet | undefi
                a.payouts_pending as "payoutsPending", a.payouts_posted as "payoutsPosted", greatest(w.updated_at, a.updated_at) as "updatedAt"
         from wallet w join account a on a.id = w.account_id where w.app_id = ${appId}`,
   );
-  if (!found) return undefined;
+  if (!wallet) return undefined;
   const { address, debitsPending, debitsPosted, creditsPosted, payoutsPending, payoutsPosted, updatedAt, ...settings } =
-    found;
+    wallet;
   // Another hold than that of a payout lowers the balance: it is as good as spent.
   const balance = creditsPosted - debitsPosted - (debitsPending - payoutsPending);
   return {

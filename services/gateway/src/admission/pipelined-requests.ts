@@ -35,19 +35,19 @@ export class PipelinedRequests {
   admit(socket: Socket, response: ServerResponse, start: () => void): void {
     let pipeline = this.pipelines.get(socket);
     if (!pipeline) this.pipelines.set(socket, (pipeline = { started: 0, waiting: [] }));
-    const own = pipeline;
+    const socketPipeline = pipeline;
     const begin = () => {
-      own.started += 1;
+      socketPipeline.started += 1;
       response.once('close', () => {
-        own.started -= 1;
-        own.waiting.shift()?.();
+        socketPipeline.started -= 1;
+        socketPipeline.waiting.shift()?.();
       });
       start();
     };
-    if (own.started < this.startedMax) return begin();
+    if (socketPipeline.started < this.startedMax) return begin();
     const counter = response as CountsPendingData;
     counter._onPendingData?.(pendingAnswerBytes);
-    own.waiting.push(() => {
+    socketPipeline.waiting.push(() => {
       if (socket.destroyed) return;
       counter._onPendingData?.(-pendingAnswerBytes);
       begin();

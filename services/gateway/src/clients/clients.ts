@@ -134,7 +134,7 @@ export function openClients(
   trust: Trust,
   log: Logger,
 ): Clients {
-  const found = findTargets(config, targets);
+  const serviceTargets = findTargets(config, targets);
   const closes: Array<() => void> = [];
   const openWith = <D extends ServiceDefinition>(
     service: ServiceName,
@@ -144,7 +144,7 @@ export function openClients(
     const credentials = () => trust.towards(service);
     const mux = { waitingBytesMax: config.CALL_BUFFER_BYTES };
     const all = { log, credentials, mux, ...(retries && { retries }), ...options };
-    const opened = openClient(definition, targetOf(found[service], definition), all);
+    const opened = openClient(definition, targetOf(serviceTargets[service], definition), all);
     closes.push(() => opened.close());
     return opened.client;
   };

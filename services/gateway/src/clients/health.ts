@@ -53,11 +53,11 @@ export function healthOf(clients: Pick<Clients, 'health'>, unhealthyAfterMs: num
 const isLate = (error: unknown) => error instanceof ServiceError && error.code === 'DEADLINE_EXCEEDED';
 
 function reportOf(looks: ReadonlyArray<readonly [ServiceName, Look<CheckResponse>]>): HealthReport {
-  const found = looks.map(([name, look]) => [name, serviceHealth(look)] as const);
-  const services = Object.fromEntries(found) as Record<ServiceName, ServiceHealth>;
+  const entries = looks.map(([name, look]) => [name, serviceHealth(look)] as const);
+  const services = Object.fromEntries(entries) as Record<ServiceName, ServiceHealth>;
   const gateway: ServiceHealth = { status: 'healthy', latency_ms: 0, version };
   // Each service has routes that need it, so one that is down is one too many.
-  const states = found.map(([, service]) => service.status.toUpperCase() as Finding['status']);
+  const states = entries.map(([, service]) => service.status.toUpperCase() as Finding['status']);
   const data = looks.find(([name]) => name === 'data')?.[1];
   return {
     health: { status: stateOf(worst(states)), version, checks: { gateway, ...services } },

@@ -87,8 +87,8 @@ function responses({ responses }: Operation, document: OpenapiDocument): Markup 
   });
   const fields = resolved.flatMap(([status, { content = {} }]) =>
     Object.values(content).flatMap(({ schema }) => {
-      const found = fieldTable(schema);
-      return found ? [markup`<h4>Fields of <code>${status}</code></h4>${found}`] : [];
+      const schemaTable = fieldTable(schema);
+      return schemaTable ? [markup`<h4>Fields of <code>${status}</code></h4>${schemaTable}`] : [];
     }),
   );
   return markup`${table('responses', ['Status', 'Meaning', 'Body'], rows)}${fields}`;

@@ -83,7 +83,7 @@ export function typeOf(schema: Schema): Markup {
 const patternLengthMax = 60;
 
 function limitsOf(schema: Schema): Markup[] {
-  const found = variantsOf(schema).flatMap((variant) => [
+  const limits = variantsOf(schema).flatMap((variant) => [
     ...range(variant.minimum, variant.maximum, ''),
     ...range(variant.minLength, variant.maxLength, ' characters'),
     ...range(variant.minItems, variant.maxItems, ' elements'),
@@ -91,8 +91,8 @@ function limitsOf(schema: Schema): Markup[] {
       ? [markup`<code>${variant.pattern}</code>`]
       : []),
   ]);
-  if ('default' in schema) found.push(markup`default ${json(schema.default)}`);
-  return found;
+  if ('default' in schema) limits.push(markup`default ${json(schema.default)}`);
+  return limits;
 }
 
 /** The bounds of a range, without those of the integer type. */

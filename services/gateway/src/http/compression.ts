@@ -97,9 +97,9 @@ export class Compression {
     failed.catch(() => {});
     encoder.on('data', (chunk: Buffer) => response.write(chunk));
     try {
-      for (let at = 0; at < body.length; at += stepBytes) {
-        const step = body.subarray(at, at + stepBytes);
-        const isLast = at + stepBytes >= body.length;
+      for (let offset = 0; offset < body.length; offset += stepBytes) {
+        const step = body.subarray(offset, offset + stepBytes);
+        const isLast = offset + stepBytes >= body.length;
         await this.slots.acquire();
         try {
           await Promise.race([failed, isLast ? ending(encoder, step) : writing(encoder, step)]);

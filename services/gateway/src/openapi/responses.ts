@@ -58,10 +58,10 @@ export function responsesOf(route: Route, components: Components, shared: Json):
   const statuses = [...new Set([...common.keys(), ...Object.keys(route.responses)])].sort();
   const responses: Json = {};
   for (const status of [...statuses, 'default']) {
-    const own = route.responses[Number(status)];
+    const routeDoc = route.responses[Number(status)];
     const usual = common.get(status) ?? (status === 'default' ? anyOther : undefined);
-    const name = own ? undefined : sharedNames[status];
-    const doc = own ? withCodes(own, usual) : usual!;
+    const name = routeDoc ? undefined : sharedNames[status];
+    const doc = routeDoc ? withCodes(routeDoc, usual) : usual!;
     const made = responseDoc(status, { ...doc, headers: { ...headersOf(status, route), ...doc.headers } }, components);
     if (name !== undefined) shared[name] ??= made;
     responses[status] = name === undefined ? made : { $ref: `#/components/responses/${name}` };
@@ -70,9 +70,9 @@ export function responsesOf(route: Route, components: Components, shared: Json):
 }
 
 /** An error that a route describes itself can still have the usual codes. */
-function withCodes(own: ResponseDoc, usual: ResponseDoc | undefined): ResponseDoc {
-  const found = [...new Set([...(usual?.codes ?? []), ...(own.codes ?? [])])];
-  return found.length === 0 ? own : { ...own, codes: found };
+function withCodes(routeDoc: ResponseDoc, usual: ResponseDoc | undefined): ResponseDoc {
+  const mergedCodes = [...new Set([...(usual?.codes ?? []), ...(routeDoc.codes ?? [])])];
+  return mergedCodes.length === 0 ? routeDoc : { ...routeDoc, codes: mergedCodes };
 }
 
 function responseDoc(status: string, doc: ResponseDoc, components: Components): Json {

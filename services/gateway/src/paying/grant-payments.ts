@@ -36,12 +36,12 @@ export async function paymentByGrant(
   userKey: string,
 ): Promise<RequestPayment | undefined> {
   const { request, kind } = priced;
-  const asked = await offerRequest(gateway, priced, price);
-  const offer = await gateway.clients.payments.offerRead({ ...asked, isForGrant: true }, request.call);
+  const offerReadRequest = await offerRequest(gateway, priced, price);
+  const offer = await gateway.clients.payments.offerRead({ ...offerReadRequest, isForGrant: true }, request.call);
   const accepts = JSON.parse(offer.acceptsJson) as Requirement[];
   const requirement = accepts.find(({ extra }) => extra.chainType === 'cosmos');
   if (!requirement) return undefined;
-  const { requestHash } = asked.purchase!;
+  const { requestHash } = offerReadRequest.purchase!;
   const givenKey = idempotencyKey(request);
   const identifier = givenKey === '' ? randomUUID() : givenKey;
   const payload = {

@@ -99,21 +99,21 @@ async function priceOf(
   // price.
   const isRepeatable = body.length === 0 && means.agentKey !== undefined && idempotencyKey(request) !== '';
   const repeated = isRepeatable ? idempotency(request, Buffer.alloc(0)) : null;
-  const asked = { appId: caller.appId, collection, body, sizeBytes: sizeBytes ?? '0', idempotency: repeated };
-  const found = unpaid?.prices ?? (await clients.data.getWritePrices(asked, call));
-  if (!found.isPriced || found.isKept) return 'none';
+  const priceRequest = { appId: caller.appId, collection, body, sizeBytes: sizeBytes ?? '0', idempotency: repeated };
+  const writePrices = unpaid?.prices ?? (await clients.data.getWritePrices(priceRequest, call));
+  if (!writePrices.isPriced || writePrices.isKept) return 'none';
   if (sizeBytes === undefined) throw lengthRequired('An upload that costs something needs a Content-Length');
   const quote = await clients.payments.quoteOperation(
     {
       isWrite: true,
-      sizeMicroKb: microKbOf(BigInt(found.sizeBytes)),
+      sizeMicroKb: microKbOf(BigInt(writePrices.sizeBytes)),
       monthlyVolumeKb: '0',
-      indexedFields: found.indexedFields,
-      premiums: found.prices,
+      indexedFields: writePrices.indexedFields,
+      premiums: writePrices.prices,
     },
     call,
   );
-  return quote.totalUtia === '0' ? 'free' : priceOfQuote(quote, found.sizeBytes);
+  return quote.totalUtia === '0' ? 'free' : priceOfQuote(quote, writePrices.sizeBytes);
 }
 
 /** Millionths of a KB of 1,024 bytes, rounded up. */

@@ -121,8 +121,8 @@ async function payByKey(
     }
     try {
       // An operation that was begun is completed, also when the client has gone: else a write might not be paid.
-      const own = newCall(call.requestId, timeoutMs);
-      const answer = await runPaid(run, { heldTicket: ticketId, call: own });
+      const detachedCall = newCall(call.requestId, timeoutMs);
+      const answer = await runPaid(run, { heldTicket: ticketId, call: detachedCall });
       if (isReplayed(answer) || wasDone(answer)) await held.cancel();
       else await held.complete();
       return { ...answer, headers: { ...answer.headers, ...paidHeaders } };

@@ -40,7 +40,7 @@ export async function purchaseOf(
   { request, appId, kind, requestHash = requestHashOf(request) }: PricedRequest,
   price: Price,
 ): Promise<Purchase> {
-  const names = await paymentNetworks.of(appId, request.call);
+  const names = await paymentNetworks.forApp(appId, request.call);
   return message<Purchase>({
     appId,
     requestHash,
@@ -99,9 +99,12 @@ export async function paymentRequiredAnswer(
   const { payments } = gateway.clients;
   const reason = refusal?.details['reason'];
   const hasReason = typeof reason === 'string' && hasPayment(request.incoming);
-  const asked = await offerRequest(gateway, priced, price);
-  const offer = await payments.offerRead(hasReason ? { ...asked, error: reason } : asked, request.call);
-  const networks = asked.purchase!.networks?.names ?? [];
+  const offerReadRequest = await offerRequest(gateway, priced, price);
+  const offer = await payments.offerRead(
+    hasReason ? { ...offerReadRequest, error: reason } : offerReadRequest,
+    request.call,
+  );
+  const networks = offerReadRequest.purchase!.networks?.names ?? [];
   const isOffered = networks.length === 0 || offer.header !== undefined;
   const whyNone = offer.tooLittle ?? (isOffered ? undefined : notOffered(networks));
   const code = refusal ? 'PAYMENT_REFUSED' : 'PAYMENT_REQUIRED';

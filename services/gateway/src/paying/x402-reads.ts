@@ -36,9 +36,9 @@ export async function payByPayment(
   const { call } = request;
   const { paymentJson, form, identifier } = presented;
   const purchase = await purchaseOf(gateway, readOf(request), price);
-  const asked = message<PayRequest>({ purchase, paymentJson, identifier });
+  const payRequest = message<PayRequest>({ purchase, paymentJson, identifier });
   try {
-    const check = await payments.checkPayment(asked, call);
+    const check = await payments.checkPayment(payRequest, call);
     if (check.answer && check.settlement?.payment) {
       return paidPage(check.answer, responseHeader(form, check.settlement.payment), true);
     }
@@ -51,7 +51,7 @@ export async function payByPayment(
     // While the client waits: payments settles it also when the client has gone, and then answers the same request.
     const waiting = { ...call, deadlineMs: Date.now() + gateway.config.PAYMENT_TIMEOUT_MS };
     const answer = page.length <= keptBytesMax ? page : undefined;
-    const settling = message<PayRequest>({ ...asked, token: check.token, answer });
+    const settling = message<PayRequest>({ ...payRequest, token: check.token, answer });
     const settlement = await settled(
       presented,
       waitForBlock(gateway, request, () => payments.settlePayment(settling, waiting)),

@@ -34,10 +34,14 @@ export async function payUpfront(
   const { payments } = gateway.clients;
   const { request } = priced;
   const { paymentJson, form, identifier } = presented;
-  const asked = message<PayRequest>({ purchase: await purchaseOf(gateway, priced, price), paymentJson, identifier });
+  const payRequest = message<PayRequest>({
+    purchase: await purchaseOf(gateway, priced, price),
+    paymentJson,
+    identifier,
+  });
   const { isStreamed, run, tried } = operation;
   try {
-    const { settlement, token } = await payments.checkPayment(asked, request.call);
+    const { settlement, token } = await payments.checkPayment(payRequest, request.call);
     if (!settlement?.payment) {
       if (tried instanceof ServiceError) throw tried;
       if (tried === undefined && !isStreamed) {
@@ -45,7 +49,7 @@ export async function payUpfront(
         if (isAnswer(outcome)) return outcome;
       }
     }
-    const attempt = () => settleAndRun(gateway, request, message<PayRequest>({ ...asked, token }), run);
+    const attempt = () => settleAndRun(gateway, request, message<PayRequest>({ ...payRequest, token }), run);
     const { ticketId, done } = await settled(presented, attempt());
     if (!done) {
       // The body of an upload is not kept.
@@ -78,7 +82,7 @@ interface Outcome {
 async function settleAndRun(
   gateway: GatewayContext,
   request: PricedRequest['request'],
-  asked: PayRequest,
+  payRequest: PayRequest,
   run: PaidOperation['run'],
 ): Promise<Outcome> {
   const { clients, config } = gateway;
@@ -86,7 +90,7 @@ async function settleAndRun(
   const call = () => newCall(requestId, config.REQUEST_TIMEOUT_MS);
   const waiting = newCall(requestId, config.PAYMENT_TIMEOUT_MS);
   const { payment, ticketId } = await waitForBlock(gateway, request, () =>
-    clients.payments.settlePayment(asked, waiting),
+    clients.payments.settlePayment(payRequest, waiting),
   );
   if (!payment) return { ticketId };
   const answer = await runPaid(run, { payment: ticketId, call: call() });

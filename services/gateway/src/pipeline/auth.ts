@@ -139,12 +139,12 @@ export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   const { authorization } = headers;
   const bearer = authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
   let key: string | undefined;
-  for (const given of [headers['x-app-key'], bearer, headers['x-api-key']]) {
-    if (given === undefined) continue;
-    if (typeof given !== 'string' || (key !== undefined && key !== given)) {
+  for (const candidate of [headers['x-app-key'], bearer, headers['x-api-key']]) {
+    if (candidate === undefined) continue;
+    if (typeof candidate !== 'string' || (key !== undefined && key !== candidate)) {
       throw unauthenticated('Several different keys were sent');
     }
-    key = given;
+    key = candidate;
   }
   return key;
 }

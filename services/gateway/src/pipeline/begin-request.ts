@@ -13,8 +13,8 @@ export function beginRequest(gateway: Pick<GatewayContext, 'config' | 'log' | 'i
   const cors = corsHeaders(gateway.config);
   const endRequest = requestEnd(gateway);
   return (request, response, next) => {
-    const given = request.headers['x-request-id'];
-    const requestId = typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : newRequestId();
+    const header = request.headers['x-request-id'];
+    const requestId = typeof header === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(header) ? header : newRequestId();
     const context: RequestContext = {
       requestId,
       startedAtMs: performance.now(),

@@ -7,15 +7,18 @@ import { serveRequest } from './serve-request';
 
 /** The paths of the table in Express's spelling, each with its routes by method. */
 export function routesByPath(routes: readonly Route[]): Map<string, { paths: string[]; byMethod: Map<string, Route> }> {
-  const found = new Map<string, { paths: string[]; byMethod: Map<string, Route> }>();
+  const entriesByPath = new Map<string, { paths: string[]; byMethod: Map<string, Route> }>();
   for (const route of routes) {
     const path = expressPath(route.path);
-    const entry = found.get(path) ?? { paths: route.prefixes.map((prefix) => prefix + path), byMethod: new Map() };
+    const entry = entriesByPath.get(path) ?? {
+      paths: route.prefixes.map((prefix) => prefix + path),
+      byMethod: new Map(),
+    };
     if (entry.byMethod.has(route.method)) throw new Error(`${route.method} ${route.path} is in the table twice`);
     entry.byMethod.set(route.method, route);
-    found.set(path, entry);
+    entriesByPath.set(path, entry);
   }
-  return found;
+  return entriesByPath;
 }
 
 export function expressPath(path: string): string {

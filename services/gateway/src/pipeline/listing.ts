@@ -37,7 +37,8 @@ export function listed(request: RouteRequest<string, unknown, ListingQuery>, val
 
 /** `Link` to the next page of a list. */
 export function nextLink(path: string, parameters: Record<string, string | number | undefined>): { Link: string } {
-  const given = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) if (value !== undefined) given.set(name, String(value));
-  return { Link: `</api${path}?${given.toString()}>; rel="next"` };
+  const searchParams = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters))
+    if (value !== undefined) searchParams.set(name, String(value));
+  return { Link: `</api${path}?${searchParams.toString()}>; rel="next"` };
 }

@@ -83,7 +83,7 @@ export function canonicalPathOf({ routePath, path }: Pick<RouteRequest, 'routePa
   let parts = partsByPath.get(routePath);
   if (!parts) partsByPath.set(routePath, (parts = routePath.split(/\{(\w+)\}/)));
   let text = parts[0]!;
-  for (let at = 1; at < parts.length; at += 2) text += path[parts[at]!]! + parts[at + 1]!;
+  for (let index = 1; index < parts.length; index += 2) text += path[parts[index]!]! + parts[index + 1]!;
   return text;
 }
 

@@ -20,7 +20,7 @@ export function writeHead(response: Response, status: number, headers: Record<st
 /** Sets the headers that `writeHead` would add, for a handler that writes the head of its answer itself. */
 export function setCommonHeaders(response: Response): void {
   const { headers } = requestContextOf(response);
-  for (let at = 0; at < headers.length; at += 2) response.setHeader(headers[at]!, headers[at + 1]!);
+  for (let index = 0; index < headers.length; index += 2) response.setHeader(headers[index]!, headers[index + 1]!);
 }
 
 /**

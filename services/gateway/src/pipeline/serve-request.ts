@@ -173,8 +173,8 @@ function checkPath(path: Record<string, string>): void {
 }
 
 function queryOf(query: Query | undefined, { originalUrl }: Request): unknown {
-  const at = originalUrl.indexOf('?');
-  const text = at < 0 ? '' : originalUrl.slice(at + 1);
+  const position = originalUrl.indexOf('?');
+  const text = position < 0 ? '' : originalUrl.slice(position + 1);
   const parameters = text === '' ? new Map<string, string>() : parseQueryString(text);
   if (!query) return undefined;
   if ('reserved' in query) return parameters;

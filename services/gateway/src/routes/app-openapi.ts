@@ -27,8 +27,8 @@ export const appOpenapiRoutes = [
       304: { description: 'It has not changed', headers: etagHeader },
     },
     handle: async ({ clients }, { caller, path, call }) => {
-      const asked = { appId: path.app_id, mayReadPrivate: mayReadPrivate(caller, path.app_id) };
-      const { json } = await clients.data.getOpenapi(asked, call);
+      const request = { appId: path.app_id, mayReadPrivate: mayReadPrivate(caller, path.app_id) };
+      const { json } = await clients.data.getOpenapi(request, call);
       return jsonBytes(200, json, { ETag: strongEtag(json) });
     },
   }),

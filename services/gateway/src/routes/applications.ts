@@ -231,8 +231,8 @@ export const applicationRoutes = [
     },
     handle: async ({ clients, apps }, request) => {
       const { path, call } = request;
-      const asked = { appId: path.app_id, idempotency: idempotencyOfJson(request) };
-      const deleted = await clients.data.deleteApplication(asked, call);
+      const rpcRequest = { appId: path.app_id, idempotency: idempotencyOfJson(request) };
+      const deleted = await clients.data.deleteApplication(rpcRequest, call);
       apps.delete(path.app_id);
       return json(
         200,

@@ -180,14 +180,14 @@ export const collectionRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { path, query, body, call } = request;
-      const asked = {
+      const rpcRequest = {
         appId: path.app_id,
         name: path.collection,
         force: body.force ?? query.force ?? false,
         cascade: body.cascade ?? query.cascade ?? false,
         idempotency: idempotencyOfJson(request),
       };
-      const deleted = await clients.data.deleteCollection(asked, call);
+      const deleted = await clients.data.deleteCollection(rpcRequest, call);
       return json(
         200,
         { success: true, message: `Collection ${path.collection} is deleted` },

@@ -91,14 +91,14 @@ export const commitRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { from, limit, cursor, texts } = request.query;
-      const asked = {
+      const rpcRequest = {
         appId: request.path.app_id,
         from: String(from),
         limit,
         cursor: cursor ?? '',
         texts: texts ?? false,
       };
-      const { json, nextCursor } = await clients.data.listCommits(asked, request.call);
+      const { json, nextCursor } = await clients.data.listCommits(rpcRequest, request.call);
       const next = { limit, ...(texts && { texts: 'true' }), cursor: nextCursor };
       return jsonBytes(200, json, nextCursor === '' ? {} : nextLink(canonicalPathOf(request), next));
     },

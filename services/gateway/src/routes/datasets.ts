@@ -114,8 +114,8 @@ export const datasetRoutes = [
       },
     },
     handle: async ({ clients }, { path, call }) => {
-      const found = await clients.data.getDataset({ appId: path.app_id, name: path.dataset_name }, call);
-      return json(200, { ...infoJson(found), values: jsonText(found.valuesJson) });
+      const dataset = await clients.data.getDataset({ appId: path.app_id, name: path.dataset_name }, call);
+      return json(200, { ...infoJson(dataset), values: jsonText(dataset.valuesJson) });
     },
   }),
   route({
@@ -136,8 +136,8 @@ export const datasetRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { path, call } = request;
-      const asked = { appId: path.app_id, name: path.dataset_name, idempotency: idempotencyOfJson(request) };
-      const deleted = await clients.data.deleteDataset(asked, call);
+      const rpcRequest = { appId: path.app_id, name: path.dataset_name, idempotency: idempotencyOfJson(request) };
+      const deleted = await clients.data.deleteDataset(rpcRequest, call);
       return json(
         200,
         { success: true, message: `Data set ${path.dataset_name} is deleted` },

@@ -39,8 +39,12 @@ export const faucetRoutes = [
     handle: async ({ clients }, request) => {
       const { path, body, call } = request;
       await clients.data.getApplication({ appId: path.app_id }, call);
-      const asked = { appId: path.app_id, amount: body.amount.toString(), idempotency: idempotencyOfJson(request) };
-      const { address, txHash, replayed } = await clients.finance.fundWallet(asked, call);
+      const rpcRequest = {
+        appId: path.app_id,
+        amount: body.amount.toString(),
+        idempotency: idempotencyOfJson(request),
+      };
+      const { address, txHash, replayed } = await clients.finance.fundWallet(rpcRequest, call);
       const sent = { app_id: path.app_id, address, amount: body.amount, tx_hash: txHash };
       return json(202, sent, replayedHeader(replayed === true));
     },

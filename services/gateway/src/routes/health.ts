@@ -69,8 +69,8 @@ export const healthRoutes = [
       503: { description: 'A service that is needed is down', schema: healthSchema },
     },
     handle: async ({ health }) => {
-      const { health: found } = await health();
-      return json(found.status === 'unhealthy' ? 503 : 200, found, { 'Cache-Control': 'no-store' });
+      const { health: report } = await health();
+      return json(report.status === 'unhealthy' ? 503 : 200, report, { 'Cache-Control': 'no-store' });
     },
   }),
   route({

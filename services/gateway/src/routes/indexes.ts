@@ -131,8 +131,8 @@ export const indexRoutes = [
     responses: indexesResponses,
     handle: async ({ clients }, request) => {
       const { path, query, call } = request;
-      const asked = { appId: path.app_id, collection: path.collection, ...listing(query) };
-      const page = await clients.data.listIndexes(asked, call);
+      const rpcRequest = { appId: path.app_id, collection: path.collection, ...listing(query) };
+      const page = await clients.data.listIndexes(rpcRequest, call);
       return listed(request, page.indexes.map(indexJson), page.nextCursor);
     },
   }),
@@ -243,12 +243,12 @@ export const indexRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { path, caller, call } = request;
-      const asked = {
+      const rpcRequest = {
         ...indexRequest(path),
         idempotency: idempotencyOfJson(request),
         ticketId: newTicket('j', BigInt(caller.appNumber)),
       };
-      const job = await clients.data.rebuildIndex(asked, call);
+      const job = await clients.data.rebuildIndex(rpcRequest, call);
       const message = `Index ${path.index_name} is being rebuilt`;
       const body = { success: true, message, ticket_id: job.ticketId };
       return accepted(job.ticketId, body, replayedHeader(job.replayed === true));

@@ -269,8 +269,8 @@ export const queryRoutes = [
     query: z.object({ version: versionParameter.describe('The version; by default the newest') }),
     responses: { 200: { description: 'The query', schema: querySchema } },
     handle: async ({ clients }, { path, query, call }) => {
-      const asked = { appId: path.app_id, name: path.query_name, ...ofVersion(query) };
-      return json(200, queryJson(await clients.data.getQuery(asked, call)));
+      const rpcRequest = { appId: path.app_id, name: path.query_name, ...ofVersion(query) };
+      return json(200, queryJson(await clients.data.getQuery(rpcRequest, call)));
     },
   }),
   route({
@@ -293,8 +293,8 @@ export const queryRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { path, query, call } = request;
-      const asked = { appId: path.app_id, name: path.query_name, ...ofVersion(query) };
-      const deleted = await clients.data.deleteQuery({ ...asked, idempotency: idempotencyOfJson(request) }, call);
+      const rpcRequest = { appId: path.app_id, name: path.query_name, ...ofVersion(query) };
+      const deleted = await clients.data.deleteQuery({ ...rpcRequest, idempotency: idempotencyOfJson(request) }, call);
       const what = query.version === undefined ? '' : `Version ${query.version} of `;
       const message = `${what}${what ? 'q' : 'Q'}uery ${path.query_name} is deleted`;
       return json(200, { success: true, message }, replayedHeader(deleted.replayed === true));

@@ -71,12 +71,14 @@ export const singleDocumentRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { app_id: appId, collection, document_id: id } = request.path;
-      const found = await clients.data.getDocument(
+      const document = await clients.data.getDocument(
         { appId, collection, id, ifNoneMatch: ifNoneMatch(request) ?? null },
         request.call,
       );
-      const headers = { ETag: etagOfVersion(found.version) };
-      return found.json.length === 0 ? { status: 304, body: undefined, headers } : jsonBytes(200, found.json, headers);
+      const headers = { ETag: etagOfVersion(document.version) };
+      return document.json.length === 0
+        ? { status: 304, body: undefined, headers }
+        : jsonBytes(200, document.json, headers);
     },
   }),
   route({

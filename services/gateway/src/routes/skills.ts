@@ -44,8 +44,8 @@ export const skillsRoutes = [
       304: { description: 'It has not changed', headers: etagHeader },
     },
     handle: async ({ clients }, { caller, path, call }) => {
-      const asked = { appId: path.app_id, mayReadPrivate: mayReadPrivate(caller, path.app_id) };
-      const { markdown } = await clients.data.getSkills(asked, call);
+      const request = { appId: path.app_id, mayReadPrivate: mayReadPrivate(caller, path.app_id) };
+      const { markdown } = await clients.data.getSkills(request, call);
       const body = Buffer.from(markdown);
       const headers = { 'Content-Type': `${markdownType}; charset=utf-8`, ETag: strongEtag(body) };
       return { status: 200, body, headers };

@@ -248,8 +248,13 @@ export const viewRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { path, call } = request;
-      const asked = { appId: path.app_id, name: path.view_name, ticketId: '', idempotency: idempotencyOfJson(request) };
-      const deleted = await clients.data.deleteView(asked, call);
+      const rpcRequest = {
+        appId: path.app_id,
+        name: path.view_name,
+        ticketId: '',
+        idempotency: idempotencyOfJson(request),
+      };
+      const deleted = await clients.data.deleteView(rpcRequest, call);
       return json(
         200,
         { success: true, message: `View ${path.view_name} is deleted` },
@@ -277,8 +282,13 @@ export const viewRoutes = [
     handle: async ({ clients }, request) => {
       const { path, caller, call } = request;
       const ticketId = newTicket('j', BigInt(caller.appNumber));
-      const asked = { appId: path.app_id, name: path.view_name, ticketId, idempotency: idempotencyOfJson(request) };
-      const job = await clients.data.refreshView(asked, call);
+      const rpcRequest = {
+        appId: path.app_id,
+        name: path.view_name,
+        ticketId,
+        idempotency: idempotencyOfJson(request),
+      };
+      const job = await clients.data.refreshView(rpcRequest, call);
       const message = `View ${path.view_name} is being rebuilt`;
       const body = { success: true, message, ticket_id: job.ticketId };
       return accepted(job.ticketId, body, replayedHeader(job.replayed === true));

@@ -36,12 +36,14 @@ export interface CarriedPayment {
 export function paymentIn(incoming: Pick<IncomingMessage, 'headers' | 'headersDistinct'>): CarriedPayment | undefined {
   if (!hasPayment(incoming)) return undefined;
   const { headersDistinct } = incoming;
-  const given = names.flatMap((name) => (headersDistinct[name.toLowerCase()] ?? []).map((text) => ({ name, text })));
-  const [first] = given;
+  const paymentHeaders = names.flatMap((name) =>
+    (headersDistinct[name.toLowerCase()] ?? []).map((text) => ({ name, text })),
+  );
+  const [first] = paymentHeaders;
   if (!first) return undefined;
   const { name, text } = first;
   const refuse = (message: string) => invalid('The payment is not valid', { [name]: [message] });
-  if (given.length > 1) throw refuse('must be the only payment');
+  if (paymentHeaders.length > 1) throw refuse('must be the only payment');
   if (text.length > headerLengthMax) throw refuse(`must have at most ${headerLengthMax} characters`);
   if (!base64.test(text)) throw refuse('must be base64');
   const paymentJson = Buffer.from(text, 'base64');

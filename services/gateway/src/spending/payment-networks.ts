@@ -24,7 +24,7 @@ export class PaymentNetworks {
    * The networks of an application by their CAIP-2 names; empty: all that the operator offers. Rejects with
    * APP_NOT_FOUND.
    */
-  async of(appId: string, call: Call): Promise<readonly string[]> {
+  async forApp(appId: string, call: Call): Promise<readonly string[]> {
     // Others share the look-up, so it does not end when the client that caused it disconnects.
     const shared = { ...call, signal: neverAborted };
     const find = async () => (await this.clients.data.getApplication({ appId }, shared)).paymentNetworks;

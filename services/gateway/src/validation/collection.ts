@@ -140,14 +140,14 @@ export function collectionStatsJson(stats: CollectionStats) {
 }
 
 /** The members that the client `@onchaindb/sdk` calls the metadata of a collection. */
-function metadataJson(of: Pick<Collection, 'documentCount' | 'sizeBytes' | 'createdAt' | 'updatedAt'>) {
-  const [documents, sizeBytes] = [Number(of.documentCount), Number(of.sizeBytes)];
+function metadataJson(collection: Pick<Collection, 'documentCount' | 'sizeBytes' | 'createdAt' | 'updatedAt'>) {
+  const [documents, sizeBytes] = [Number(collection.documentCount), Number(collection.sizeBytes)];
   return {
     document_count: documents,
     storage_size: sizeBytes,
     avg_document_size: documents === 0 ? 0 : Math.round(sizeBytes / documents),
-    created_at: of.createdAt,
-    updated_at: of.updatedAt,
+    created_at: collection.createdAt,
+    updated_at: collection.updatedAt,
   };
 }
 

@@ -4,9 +4,9 @@ const published = new WeakMap<object, z.ZodType>();
 
 /** A schema that the document shows as another one: where a service checks more than the gateway does. */
 export function publishedAs<S extends z.ZodType>(schema: S, as: z.ZodType): S {
-  const own = schema.clone();
-  published.set(own, as);
-  return own;
+  const copy = schema.clone();
+  published.set(copy, as);
+  return copy;
 }
 
 /** A description makes a copy of a schema, which knows what it is a copy of. */

@@ -60,8 +60,8 @@ function messageOf(issue: Issue): string | undefined {
 
 function wrongType(issue: Issue): string {
   const expected = issue.expected === 'int' ? 'a whole number' : withArticle(String(issue.expected));
-  const given = issue.expected === 'int' && typeof issue.input === 'number' ? 'a fraction' : typeName(issue.input);
-  return `must be ${expected}, not ${given}`;
+  const actual = issue.expected === 'int' && typeof issue.input === 'number' ? 'a fraction' : typeName(issue.input);
+  return `must be ${expected}, not ${actual}`;
 }
 
 function typeName(value: unknown): string {

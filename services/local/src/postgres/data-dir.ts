@@ -20,35 +20,35 @@ export interface DataDir {
  * directory named after the checkout.
  */
 export async function resolveDataDir(options: { explicit?: string | undefined; defaultDir: string }): Promise<DataDir> {
-  const wanted = path.resolve(options.explicit ?? options.defaultDir);
-  const user = await findPostgresUser(wanted);
-  if (!user) return { dataDir: wanted };
-  const closed = await firstClosedFolder(wanted, user);
-  if (closed === undefined || (closed === wanted && (await isOursToOpen(wanted)))) return { dataDir: wanted };
+  const directory = path.resolve(options.explicit ?? options.defaultDir);
+  const user = await findPostgresUser(directory);
+  if (!user) return { dataDir: directory };
+  const closed = await firstClosedFolder(directory, user);
+  if (closed === undefined || (closed === directory && (await isOursToOpen(directory)))) return { dataDir: directory };
   const reason = `Postgres runs as the user "${user.name}" because it refuses root, and "${user.name}" cannot enter ${closed}`;
   if (options.explicit !== undefined) {
-    throw new StartError(`The data directory ${wanted} cannot be used: ${reason}; choose one outside it.`);
+    throw new StartError(`The data directory ${directory} cannot be used: ${reason}; choose one outside it.`);
   }
-  const checkout = createHash('sha256').update(path.dirname(wanted)).digest('hex').slice(0, 12);
+  const checkout = createHash('sha256').update(path.dirname(directory)).digest('hex').slice(0, 12);
   return { dataDir: path.join(systemFolder, checkout), note: `${reason}, so the data is kept elsewhere.` };
 }
 
 /** Creates the data directory if needed, makes it accessible to the server's user, and returns its real path. */
 export async function openDataDir(dataDir: string, user: SystemUser | undefined): Promise<string> {
-  const wanted = path.resolve(dataDir);
-  await makeFolders(wanted, 0o700);
+  const directory = path.resolve(dataDir);
+  await makeFolders(directory, 0o700);
   if (user) {
-    const closed = await firstClosedFolder(wanted, user);
-    if (closed === wanted && (await isOursToOpen(wanted))) {
+    const closed = await firstClosedFolder(directory, user);
+    if (closed === directory && (await isOursToOpen(directory))) {
       // The server's group may only traverse the directory, not list it.
-      const { mode } = await stat(wanted);
-      await chown(wanted, 0, user.gid);
-      await chmod(wanted, (mode & 0o777) | 0o010);
+      const { mode } = await stat(directory);
+      await chown(directory, 0, user.gid);
+      await chmod(directory, (mode & 0o777) | 0o010);
     } else if (closed !== undefined) {
       throw new StartError(`The user "${user.name}", under which Postgres runs, cannot enter ${closed}.`);
     }
   }
-  return realpath(wanted);
+  return realpath(directory);
 }
 
 /**

@@ -42,8 +42,8 @@ export async function openDataDirectory(options: {
 async function refuseFile(dataDir: string): Promise<void> {
   for (let folder = dataDir; folder !== path.dirname(folder); folder = path.dirname(folder)) {
     if (!(await exists(folder))) continue;
-    const found = await stat(folder).catch(() => lstat(folder));
-    if (found.isDirectory()) return;
+    const stats = await stat(folder).catch(() => lstat(folder));
+    if (stats.isDirectory()) return;
     const what = folder === dataDir ? 'it is not a directory' : `${folder} is not a directory`;
     throw new StartError(`The data directory ${dataDir} cannot be used: ${what}. ${elsewhere}`);
   }

@@ -155,13 +155,13 @@ async function ensureDatabase(cluster: Cluster, port: number, database: string, 
   await client.connect();
   try {
     await client.query('select pg_advisory_lock($1)', [databaseLockKey]);
-    const found = await client.query<{ role: boolean; database: boolean }>(
+    const existing = await client.query<{ role: boolean; database: boolean }>(
       `select exists (select from pg_roles where rolname = $1) as role,
               exists (select from pg_database where datname = $2) as database`,
       [role, database],
     );
-    if (!found.rows[0]?.role) await client.query(`create role ${role} login password '${cluster.passwordOf(role)}'`);
-    if (!found.rows[0]?.database) await client.query(`create database ${database} owner ${role} template template0`);
+    if (!existing.rows[0]?.role) await client.query(`create role ${role} login password '${cluster.passwordOf(role)}'`);
+    if (!existing.rows[0]?.database) await client.query(`create database ${database} owner ${role} template template0`);
     await client.query(`revoke connect, temporary on database ${database} from public`);
     return urlOf(cluster, port, database, role);
   } finally {

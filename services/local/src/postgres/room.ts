@@ -5,6 +5,6 @@ const neededBytes = 2 * 16 * 1024 * 1024;
 
 /** Whether a cluster's disk is too full to write. */
 export async function isWithoutRoom(directory: string): Promise<boolean> {
-  const found = await statfs(directory).catch(() => undefined);
-  return found !== undefined && found.bavail * found.bsize < neededBytes;
+  const disk = await statfs(directory).catch(() => undefined);
+  return disk !== undefined && disk.bavail * disk.bsize < neededBytes;
 }

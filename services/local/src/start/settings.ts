@@ -68,13 +68,15 @@ export interface Settings<S extends z.ZodObject> {
 /** Reads all settings before anything starts. Throws a ConfigError that lists all invalid ones. */
 export function readSettings<L extends Launcher>(launcher: L, environment: Environment): Settings<L['schema']> {
   const set = withoutEmpty(environment);
-  const own = launcher.schema.shape;
-  const known = namesOfServices();
+  const launcherShape = launcher.schema.shape;
+  const serviceNames = namesOfServices();
   const services = Object.fromEntries(
-    Object.entries(set).filter(([name]) => known.has(name) && !(name in own) && !launcher.decides(name)),
+    Object.entries(set).filter(
+      ([name]) => serviceNames.has(name) && !(name in launcherShape) && !launcher.decides(name),
+    ),
   );
   const readers = [
-    [own, set] as const,
+    [launcherShape, set] as const,
     ...Object.values(serviceSchemas).map(({ shape }) => [shape, services] as const),
   ];
   const problems = readers.flatMap(([shape, values]) =>
@@ -88,12 +90,12 @@ export function readSettings<L extends Launcher>(launcher: L, environment: Envir
 }
 
 function warningsOf({ command, schema, decides }: Launcher, set: Record<string, string>): string[] {
-  const known = [...namesOfServices(), ...Object.keys(localConfig.shape), ...Object.keys(stackConfig.shape)];
+  const settingNames = [...namesOfServices(), ...Object.keys(localConfig.shape), ...Object.keys(stackConfig.shape)];
   const decided = Object.keys(set).filter(
-    (name) => known.includes(name) && !(name in schema.shape) && decides(name) && !isOfOthers(name),
+    (name) => settingNames.includes(name) && !(name in schema.shape) && decides(name) && !isOfOthers(name),
   );
   return [
-    ...misspeltSettings(Object.keys(set), [...known, ...ofScripts], namesIn(set[envFileVariable])),
+    ...misspeltSettings(Object.keys(set), [...settingNames, ...ofScripts], namesIn(set[envFileVariable])),
     ...decided.map((name) => `${name} has no effect with ${command}, which sets it itself.`),
   ];
 }

@@ -69,9 +69,9 @@ export async function beginBackup(directory: string): Promise<string> {
 }
 
 /** Renames a complete backup to its final name, and returns that. */
-export async function completeBackup(directory: string, folder: string, at: Date): Promise<string> {
+export async function completeBackup(directory: string, folder: string, time: Date): Promise<string> {
   await syncDirectory(folder);
-  const base = `${backupPrefix}${at.toISOString().slice(0, 19).replaceAll(':', '-')}Z`;
+  const base = `${backupPrefix}${time.toISOString().slice(0, 19).replaceAll(':', '-')}Z`;
   for (let attempt = 1; ; attempt++) {
     const name = attempt === 1 ? base : `${base}-${attempt}`;
     if (await exists(path.join(directory, name))) continue;

@@ -189,11 +189,11 @@ async function verifyFiles(folder: string, { files }: Manifest, say: Say, signal
   say(`  files: ${files.length} verified (${inMebibytes(totalBytes)})`);
 }
 
-function refuseDifferent(file: string, found: FileSum, expected: FileSum): void {
-  if (found.sizeBytes !== expected.sizeBytes) {
-    throw new ConfigError(`${file} is damaged: it has ${found.sizeBytes} bytes instead of ${expected.sizeBytes}.`);
+function refuseDifferent(file: string, actual: FileSum, expected: FileSum): void {
+  if (actual.sizeBytes !== expected.sizeBytes) {
+    throw new ConfigError(`${file} is damaged: it has ${actual.sizeBytes} bytes instead of ${expected.sizeBytes}.`);
   }
-  if (found.sha256 !== expected.sha256) throw new ConfigError(`${file} is damaged: its SHA-256 differs.`);
+  if (actual.sha256 !== expected.sha256) throw new ConfigError(`${file} is damaged: its SHA-256 differs.`);
 }
 
 /** Creates the data directory if needed. Throws a ConfigError if it is in use, or not empty and not to be replaced. */

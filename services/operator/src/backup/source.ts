@@ -25,12 +25,12 @@ export interface Source {
 /** Returns the given data directory, else the existing default directory of `npm start` or `npm run stack`. */
 export async function chooseDataDir(explicit: string | undefined): Promise<string> {
   if (explicit !== undefined) return (await resolveDataDir({ explicit, defaultDir: explicit })).dataDir;
-  const found = new Set<string>();
+  const directories = new Set<string>();
   for (const defaultDir of ['.granary', '.granary-stack']) {
     const { dataDir } = await resolveDataDir({ defaultDir });
-    if (await exists(path.join(dataDir, 'postgres'))) found.add(dataDir);
+    if (await exists(path.join(dataDir, 'postgres'))) directories.add(dataDir);
   }
-  const [dataDir, second] = [...found];
+  const [dataDir, second] = [...directories];
   if (dataDir === undefined) throw new ConfigError('No data directory was found; name it with --data-dir.');
   if (second !== undefined) {
     throw new ConfigError(`There are two data directories, ${dataDir} and ${second}; name one with --data-dir.`);

@@ -16,15 +16,15 @@ export interface CheckedChains {
  * ConfigError that names the first difference.
  */
 export async function verifyChains(data: Client, expected: AsyncIterable<AppHead>, say: Say): Promise<CheckedChains> {
-  const wanted = new Map<string, AppHead>();
-  for await (const head of expected) wanted.set(head.appId, head);
+  const headsByApp = new Map<string, AppHead>();
+  for await (const head of expected) headsByApp.set(head.appId, head);
   const checked: CheckedChains = { apps: 0, links: 0 };
   const progress = startProgress(say, (done) => `  hash chains: ${done} links of ${checked.apps} apps`);
   for await (const head of appHeads(data)) {
     const { appId } = head;
-    const want = wanted.get(appId);
+    const want = headsByApp.get(appId);
     if (want === undefined) throw new ConfigError(`The app ${appId} is not in the backup's list of apps.`);
-    wanted.delete(appId);
+    headsByApp.delete(appId);
     for (const [what, has, should] of [
       ['number', head.number, want.number],
       ['height', head.height, want.height],
@@ -35,7 +35,7 @@ export async function verifyChains(data: Client, expected: AsyncIterable<AppHead
     checked.links += await verifyChain(data, head, (count) => progress.add(count));
     checked.apps++;
   }
-  const [missing] = wanted.keys();
+  const [missing] = headsByApp.keys();
   if (missing !== undefined) throw new ConfigError(`The app ${missing} is missing.`);
   return checked;
 }

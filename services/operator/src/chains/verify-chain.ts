@@ -23,7 +23,11 @@ export interface KnownLink {
  * Recomputes the chain from its contents, in constant memory. Throws BrokenChainError for the first height that does
  * not fit, FormError for what is no commit.
  */
-export async function verifyChain(source: ChainSource, known: KnownLink | undefined, say: Say): Promise<VerifiedChain> {
+export async function verifyChain(
+  source: ChainSource,
+  knownLink: KnownLink | undefined,
+  say: Say,
+): Promise<VerifiedChain> {
   const head = BigInt(source.head.height);
   const checker = new ChainChecker();
   const progress = startProgress(say, (done) => `  ${done} of ${head} commits`);
@@ -33,12 +37,13 @@ export async function verifyChain(source: ChainSource, known: KnownLink | undefi
     checker.add(toLinkPart(commit));
     if (checker.position.height === height) continue;
     progress.add(1);
-    if (checker.position.height === known?.height) checkHash(checker, known.hash, 'is not the one that was kept');
+    if (checker.position.height === knownLink?.height)
+      checkHash(checker, knownLink.hash, 'is not the one that was kept');
   }
   const { height } = checker.end();
   if (height < head) throw new BrokenChainError(height + 1n, 'is missing');
   checkHash(checker, source.head.hash, 'is not the head that the service names');
-  if (known && known.height > height) throw new BrokenChainError(height + 1n, 'is missing, which was kept');
+  if (knownLink && knownLink.height > height) throw new BrokenChainError(height + 1n, 'is missing, which was kept');
   return { commits: Number(height), hash: source.head.hash, texts: checker.texts };
 }
 

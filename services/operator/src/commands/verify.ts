@@ -50,8 +50,8 @@ export const verify = defineCommand({
     }
     const source = await (to === undefined ? read() : readFromFile(to));
     const [height, hash] = knownText?.split(':') ?? [];
-    const known = height === undefined || hash === undefined ? undefined : { height: BigInt(height), hash };
-    const { commits, texts, hash: head } = await verifyChain(source, known, say);
+    const knownLink = height === undefined || hash === undefined ? undefined : { height: BigInt(height), hash };
+    const { commits, texts, hash: head } = await verifyChain(source, knownLink, say);
     say(`The chain of ${source.appId} is whole: ${commits} commits, the last is ${head}.`);
     say(
       `  ${texts.checked} texts are as they were committed; of ${texts.absent} documents and blobs only the hash was checked.`,

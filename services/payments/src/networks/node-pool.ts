@@ -104,9 +104,9 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
 
   /** Asks each node for its height, so that one that is behind the others is known. */
   async compare(): Promise<void> {
-    const found = await Promise.all(this.nodes.map((node) => this.latest(node).catch(() => undefined)));
-    this.answering = found.filter((block) => block !== undefined).length;
-    this.bestHeight = found.reduce((best, block) => (block && block.height > best ? block.height : best), 0n);
+    const blocks = await Promise.all(this.nodes.map((node) => this.latest(node).catch(() => undefined)));
+    this.answering = blocks.filter((block) => block !== undefined).length;
+    this.bestHeight = blocks.reduce((best, block) => (block && block.height > best ? block.height : best), 0n);
   }
 
   /** Why nodes that answer are not of this network; `onFailure` is called for those that do not answer. */
@@ -124,16 +124,16 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
 
   /** Why a node that answers is not of this network. Throws a NodeFailure of one that does not answer. */
   private async wrongNetwork(node: N): Promise<string | undefined> {
-    const found = await node.networkId();
-    if (found !== this.options.network) return `${node.name} is of the network ${found}`;
+    const networkId = await node.networkId();
+    if (networkId !== this.options.network) return `${node.name} is of the network ${networkId}`;
     this.ofThisNetwork.add(node);
     return undefined;
   }
 
   private recentLatest(node: N, maxAgeMs: number): Promise<B> {
-    const known = this.latestOf.get(node);
+    const recent = this.latestOf.get(node);
     const nowMs = performance.now();
-    if (known && nowMs - known.atMs < maxAgeMs) return known.block;
+    if (recent && nowMs - recent.atMs < maxAgeMs) return recent.block;
     const block = this.latest(node);
     this.latestOf.set(node, { block, atMs: nowMs });
     return block;

@@ -28,8 +28,8 @@ export interface QuoteKeys {
 /** The stored keys; the first is made where there is none, also after all were deleted. */
 export function storedQuoteKeys(pool: Pool): QuoteKeys {
   const load = cachedFor(cachedMs, async () => {
-    const found = await readKeys(pool);
-    if (found.length > 0) return found;
+    const keys = await readKeys(pool);
+    if (keys.length > 0) return keys;
     await addKey(pool, { olderThanMs: madeWithMs, leadMs: 0 });
     return readKeys(pool);
   });
@@ -37,11 +37,11 @@ export function storedQuoteKeys(pool: Pool): QuoteKeys {
 }
 
 async function readKeys(pool: Pool): Promise<Buffer[]> {
-  const found = await rows<{ key: Buffer }>(
+  const keys = await rows<{ key: Buffer }>(
     pool,
     sql`select key from quote_key order by valid_from <= clock_timestamp() desc, valid_from desc`,
   );
-  return found.map(({ key }) => key);
+  return keys.map(({ key }) => key);
 }
 
 /** Adds a key unless there is one that is not older than `olderThanMs`. */

@@ -19,8 +19,8 @@ function described(network: string): string {
  * network that they know, so they would pay in money that is worth nothing.
  */
 function mixture(networks: readonly string[]): string | undefined {
-  for (const [at, one] of networks.entries()) {
-    const other = networks.slice(at + 1).find((network) => isMixed(one, network));
+  for (const [index, one] of networks.entries()) {
+    const other = networks.slice(index + 1).find((network) => isMixed(one, network));
     if (other === undefined) continue;
     return `payments are taken in money of one kind only, not on ${described(one)} beside ${described(other)}`;
   }

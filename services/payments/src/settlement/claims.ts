@@ -89,7 +89,7 @@ export class Claims {
 
   private async conflictOf({ payer }: VerifiedPayment, purchase: ClaimedPurchase): Promise<ClaimConflict | undefined> {
     const { appId, quoteId, identifier, network } = purchase;
-    const found = await row<{ conflict: ClaimConflict | null }>(
+    const result = await row<{ conflict: ClaimConflict | null }>(
       this.pool,
       sql`select case
             when ${isPayerBusy(network, payer)} then 'payer_busy'
@@ -97,7 +97,7 @@ export class Claims {
             when exists (select from claim where quote_id = ${quoteId}) then 'quote_used'
           end as conflict`,
     );
-    return found!.conflict ?? undefined;
+    return result!.conflict ?? undefined;
   }
 
   async find(scope: string, key: string): Promise<Claim | undefined> {
@@ -114,12 +114,12 @@ export class Claims {
 
   /** The claim of a payment as it was presented before for the same request. */
   async byFingerprint(fingerprint: Buffer, appId: string, requestHash: Buffer): Promise<Claim | undefined> {
-    const found = await this.read(
+    const claims = await this.read(
       sql`select ${columns} from claim
           where fingerprint = ${fingerprint} and app_id = ${appId} and request_hash = ${requestHash}
             and (state <> 'refused' or granted_at is not null)`,
     );
-    return found[0];
+    return claims[0];
   }
 
   /** The claim of the payment that came with the identifier first. */
@@ -130,7 +130,7 @@ export class Claims {
   }
 
   /** The claim if it is still to be settled and no other process owns it; it is owned by this one then. */
-  async own(id: string): Promise<Claim | undefined> {
+  async acquire(id: string): Promise<Claim | undefined> {
     const owned = await this.read(
       sql`update claim set owner = ${this.owner}, owner_until = ${this.ownedUntil}
           where id = ${id} and state in ('claimed', 'settling')
@@ -142,14 +142,14 @@ export class Claims {
 
   /** Claims on these networks that may have been sent, and that no process owns. */
   async unfinished(limit: number, networks: readonly string[]): Promise<string[]> {
-    const found = await rows<{ id: string }>(
+    const claims = await rows<{ id: string }>(
       this.pool,
       sql`select id from claim
           where (state = 'settling' or (state = 'claimed' and valid_until < clock_timestamp()))
             and state in ('claimed', 'settling') and owner_until < clock_timestamp() and network = any(${networks}::text[])
           order by owner_until limit ${limit}`,
     );
-    return found.map(({ id }) => id);
+    return claims.map(({ id }) => id);
   }
 
   /** How many payments may have been sent and have not ended, on networks other than these. */
@@ -191,10 +191,10 @@ export class Claims {
   }
 
   /** A block has the transfer, which others have to follow. */
-  included(id: string, { hash, height, at }: Inclusion): Promise<boolean> {
+  included(id: string, { hash, height, at: includedAt }: Inclusion): Promise<boolean> {
     return this.change(
       id,
-      sql`included_at = ${at}, included_hash = ${hash}, block_height = ${height}`,
+      sql`included_at = ${includedAt}, included_hash = ${hash}, block_height = ${height}`,
       sql`state = 'settling' and (included_hash, block_height) is distinct from (${hash}, ${height}::bigint)`,
     );
   }
@@ -217,11 +217,11 @@ export class Claims {
   }
 
   /** Stores that the block of the transfer is final: enough blocks follow it. Another owner may have found the same. */
-  settled(id: string, { hash, height, at }: Inclusion): Promise<boolean> {
+  settled(id: string, { hash, height, at: includedAt }: Inclusion): Promise<boolean> {
     return this.change(
       id,
       sql`state = case when granted_at is null then 'settled' else 'granted' end, transaction_hash = ${hash},
-          included_at = ${at}, included_hash = ${hash}, block_height = ${height}, settled_at = ${at}`,
+          included_at = ${includedAt}, included_hash = ${hash}, block_height = ${height}, settled_at = ${includedAt}`,
       sql`state = 'settling'`,
     );
   }

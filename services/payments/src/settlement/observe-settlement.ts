@@ -15,7 +15,7 @@ interface SettlementFigures {
 
 /** One statement over partial indexes of what has not ended. */
 async function readFigures(db: Pool): Promise<SettlementFigures> {
-  const found = await row<SettlementFigures>(
+  const figures = await row<SettlementFigures>(
     db,
     sql`select unsettled.count as unsettled, unsettled.age as "unsettledAgeSeconds",
                uncredited.count as uncredited, uncredited.age as "uncreditedAgeSeconds"
@@ -25,7 +25,7 @@ async function readFigures(db: Pool): Promise<SettlementFigures> {
              (select count(*), coalesce(extract(epoch from clock_timestamp() - min(settled_at)), 0)::float8 as age
               from claim where credited_at is null and settled_at is not null and app_id is not null) uncredited`,
   );
-  return found!;
+  return figures!;
 }
 
 /**

@@ -174,12 +174,13 @@ export class RequestPayments {
     const { appId, requestHash } = request.purchase!;
     const fingerprint = fingerprintOf(request.paymentJson);
     const told = await this.toldBy(request, fingerprint);
-    const known = await claims.byFingerprint(fingerprint, appId, requestHash);
-    if (known) return this.known(known, request, told ? told.purchase.identifier : identifierIn(request, known.payer));
+    const claim = await claims.byFingerprint(fingerprint, appId, requestHash);
+    if (claim)
+      return this.claimFor(claim, request, told ? told.purchase.identifier : identifierIn(request, claim.payer));
     const { refusal, ...checked } = told ? { ...told, refusal: undefined } : await this.verify(request, fingerprint);
     const { verified, purchase } = checked;
     const other = await claims.find(verified.scope, verified.key);
-    if (other) return this.known(other, request, purchase.identifier);
+    if (other) return this.claimFor(other, request, purchase.identifier);
     const first = purchase.identifier && (await this.identified(request, purchase.identifier));
     if (first) return { claim: first };
     if (refusal) throw refusal;
@@ -224,7 +225,7 @@ export class RequestPayments {
     return claim;
   }
 
-  private known(claim: Claim, request: PayRequest, identifier: Buffer | null): { claim: Claim } {
+  private claimFor(claim: Claim, request: PayRequest, identifier: Buffer | null): { claim: Claim } {
     this.assertSame(claim, request, identifier);
     return { claim };
   }
@@ -307,8 +308,8 @@ const worthOf = ({ purchase, isSent }: CheckedPayment, request: PayRequest): big
 
 /** Where the price has grown since the money was moved, the payment is still worth what it was made for. */
 function worthOfMoved(amountUtia: bigint, { purchase }: PayRequest): bigint {
-  const asked = parseUtia(purchase!.amountUtia);
-  return amountUtia > asked ? amountUtia : asked;
+  const price = parseUtia(purchase!.amountUtia);
+  return amountUtia > price ? amountUtia : price;
 }
 
 const settlementOf = (claim: Claim): Settlement =>
@@ -316,13 +317,13 @@ const settlementOf = (claim: Claim): Settlement =>
 
 function settledPayment(claim: Claim): SettledPayment {
   const { network, payer, amount, blockHeight } = claim;
-  const at = claim.settledAt ?? claim.includedAt;
+  const confirmedAt = claim.settledAt ?? claim.includedAt;
   return {
     network,
     transaction: transferHashOf(claim),
     payer,
     amount: amount.toString(),
     blockHeight: (blockHeight ?? 0n).toString(),
-    confirmedAt: at!.toISOString(),
+    confirmedAt: confirmedAt!.toISOString(),
   };
 }

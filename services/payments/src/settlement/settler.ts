@@ -121,7 +121,7 @@ export class Settler {
     const { stopping } = this;
     for (let claim = owned; !stopping.aborted; claim = undefined) {
       try {
-        claim ??= await claims.own(id);
+        claim ??= await claims.acquire(id);
         if (await (claim ? this.step(claim, running) : this.isDoneElsewhere(id, running))) return;
       } catch (error) {
         if (!stopping.aborted) log.warn({ err: error, claim: id }, 'a payment is not settled yet, it is tried again');
@@ -157,10 +157,10 @@ export class Settler {
       isFirst,
     );
     const sent = await sending.catch((error: unknown) => ({ state: 'failed' as const, error }));
-    const found = await network.find(claim, transaction);
-    if (found.state === 'included') return this.included(claim, found, running);
-    if (found.state === 'impossible') return this.refuse(claim, found.reason);
-    await this.noteAbsence(claim, found, running);
+    const result = await network.find(claim, transaction);
+    if (result.state === 'included') return this.included(claim, result, running);
+    if (result.state === 'impossible') return this.refuse(claim, result.reason);
+    await this.noteAbsence(claim, result, running);
     if (sent.state === 'failed') throw sent.error;
     if (sent.state === 'sent' && !claim.sentAt) await claims.sent(claim.id);
     return sent.state === 'refused' && (await this.refuse(claim, sent.reason));

@@ -51,8 +51,8 @@ export class PaymentVerification {
   /** A payment that cannot be settled now is not valid: whoever accepted it might never be paid. */
   private async problemOn(network: QuotedNetwork, payment: UnsentPayment): Promise<PaymentProblem | undefined> {
     if (!network.isOpen() || !this.looks.tryAcquire()) return unknown;
-    const found = await within(answerMs, this.look(network, payment));
-    return found ? found.problem : unknown;
+    const answer = await within(answerMs, this.look(network, payment));
+    return answer ? answer.problem : unknown;
   }
 
   /** Undefined: the network cannot be asked. */

@@ -139,7 +139,7 @@ export class AgentPayments {
     const dueMs = this.options.now().getTime() + heldMs;
     const expiresAtMs = String(writeTicketId === undefined ? dueMs : writeHoldExpiry(dueMs));
     const ref = writeTicketId === undefined ? paymentId : refOfWrite(writeTicketId);
-    const at = new Date(Number(request.atMs));
+    const time = new Date(Number(request.atMs));
     const accounts: Array<[kind: Kind, debit: string, credit: string]> = [
       ['spend', `app:${payerAppId}`, `app:${targetAppId}`],
       ['spend_share', `app:${payerAppId}`, 'platform:fees'],
@@ -148,7 +148,7 @@ export class AgentPayments {
     return accounts
       .filter(([kind]) => legs[kind] > 0n && (hasAllowance || kind !== 'allowance_spend'))
       .map(([kind, debitAccount, creditAccount]) => ({
-        id: transferId(at, kind, paymentId),
+        id: transferId(time, kind, paymentId),
         kind,
         action: 'hold' as const,
         hold: {
@@ -246,6 +246,6 @@ function assertHeld(holds: readonly HoldCommand[], results: readonly CommandResu
 }
 
 function heldOf({ paymentId, atMs, kinds: held }: SpendReservation): Array<{ kind: Kind; holdId: string; at: Date }> {
-  const at = new Date(Number(atMs));
-  return held.filter(isKind).map((kind) => ({ kind, at, holdId: transferId(at, kind, paymentId) }));
+  const time = new Date(Number(atMs));
+  return held.filter(isKind).map((kind) => ({ kind, at: time, holdId: transferId(time, kind, paymentId) }));
 }

@@ -75,8 +75,8 @@ async function* dueHolds({ ledger, now }: HeldWritesOptions): AsyncGenerator<Hol
   const expireByMs = String(writeHoldExpiry(now().getTime()));
   for (let after: Pick<Hold, 'expiresAtMs' | 'ref'> | undefined = { expiresAtMs: '0', ref: '' }; after !== undefined;) {
     const { expiresAtMs: afterExpiresAtMs, ref: afterRef } = after;
-    const asked = { refPrefix, expireByMs, afterExpiresAtMs, afterRef, limit: pageMax };
-    const { holds } = await ledger().listHolds(asked, newCall(newDocumentId(), callTimeoutMs));
+    const request = { refPrefix, expireByMs, afterExpiresAtMs, afterRef, limit: pageMax };
+    const { holds } = await ledger().listHolds(request, newCall(newDocumentId(), callTimeoutMs));
     const writes = byRef(holds);
     const isFull = holds.length === pageMax;
     // Not all of the last one may be on a full page.

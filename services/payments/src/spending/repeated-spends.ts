@@ -109,14 +109,14 @@ export class RepeatedSpends {
     const { identifier, requestHash } = repeats;
     const deadlineMs = performance.now() + waitMs;
     for (;;) {
-      const found = await this.find(identifier);
-      if (!found) {
+      const spend = await this.find(identifier);
+      if (!spend) {
         if (await this.take(request, repeats)) return undefined;
         continue;
       }
-      if (!found.request_hash.equals(requestHash)) throw keyReused();
-      if (found.is_paid) return paidReservation(request, found.answer);
-      if (found.completion !== null) await this.settle(identifier, found, call);
+      if (!spend.request_hash.equals(requestHash)) throw keyReused();
+      if (spend.is_paid) return paidReservation(request, spend.answer);
+      if (spend.completion !== null) await this.settle(identifier, spend, call);
       else if (performance.now() > deadlineMs || call.signal.aborted) throw requestInProgress();
       else await delay(pollMs);
     }

@@ -42,13 +42,13 @@ export function readEnvelope(body: Buffer): Envelope {
     (error) => fromJsonError(error, `${text} is not valid`, jsonErrorPath('', error).replace(/^\./, '') || 'body'),
   );
   if (!(value instanceof Map)) throw invalid(`${text} must be an object`, { body: ['must be an object'] });
-  const of = (name: string): JsonObject => {
+  const child = (name: string): JsonObject => {
     const member = value.get(name);
     if (!(member instanceof Map)) throw invalid(`${text} is not valid`, { [name]: ['must be an object'] });
     return member;
   };
   const version = value.get('x402Version');
-  const [payment, requirement] = [of('paymentPayload'), of('paymentRequirements')];
+  const [payment, requirement] = [child('paymentPayload'), child('paymentRequirements')];
   return { payment, requirement, ...(version != null && { version }) };
 }
 

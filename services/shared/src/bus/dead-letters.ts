@@ -16,14 +16,14 @@ export interface DeadLetterCounts {
 }
 
 export async function countDeadLetters(pool: Pool, consumer: string): Promise<DeadLetterCounts> {
-  const found = await row<DeadLetterCounts>(
+  const counts = await row<DeadLetterCounts>(
     pool,
     sql`select count(*)::int as events,
         coalesce(extract(epoch from clock_timestamp() - min(created_at)) * 1000, 0)::float8 as "oldestMs",
         (select count(*)::int from refused_event where consumer = ${consumer}) as refused
       from dead_letter where consumer = ${consumer}`,
   );
-  return found!;
+  return counts!;
 }
 
 /** A sentence for health; undefined when there are none. */
@@ -51,17 +51,17 @@ interface DeadLetterRow {
   at: Date;
 }
 
-function toEvent(found: DeadLetterRow): Event {
+function toEvent(deadLetter: DeadLetterRow): Event {
   return {
     position: start,
-    id: found.event_id,
-    topic: found.topic,
-    key: found.key,
-    aggregateId: found.agg_id,
-    aggregateSequence: found.agg_seq.toString(),
-    type: found.type,
-    payload: Buffer.from(found.payload),
-    at: found.at.toISOString(),
+    id: deadLetter.event_id,
+    topic: deadLetter.topic,
+    key: deadLetter.key,
+    aggregateId: deadLetter.agg_id,
+    aggregateSequence: deadLetter.agg_seq.toString(),
+    type: deadLetter.type,
+    payload: Buffer.from(deadLetter.payload),
+    at: deadLetter.at.toISOString(),
     // It was verified before it was dead-lettered.
     signatures: '',
   };

@@ -27,16 +27,16 @@ const headerNames = ['id', 'topic', 'aggregate', 'sequence', 'type', 'at', 'posi
 
 /** The event of a message; undefined for a message that is not from a relay of ours. */
 export function toEvent({ key, value, headers }: ReceivedMessage): Event | undefined {
-  const [id, topic, aggregateId, sequence, type, at, position] = headerNames.map((name) => headers[name] ?? '');
+  const [id, topic, aggregateId, sequence, type, time, position] = headerNames.map((name) => headers[name] ?? '');
   const [epoch, xid, pos] = (position ?? '').split('/');
-  if (!uuid.test(id!) || !/^[1-9]\d{0,18}$/.test(sequence!) || Number.isNaN(Date.parse(at!))) return undefined;
+  if (!uuid.test(id!) || !/^[1-9]\d{0,18}$/.test(sequence!) || Number.isNaN(Date.parse(time!))) return undefined;
   if (!topic || !type || ![epoch, xid, pos].every((part) => /^\d{1,20}$/.test(part ?? ''))) return undefined;
   return {
     id: id!,
     topic,
     key,
     type,
-    at: at!,
+    at: time!,
     payload: value,
     aggregateId: aggregateId!,
     aggregateSequence: sequence!,

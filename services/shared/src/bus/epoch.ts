@@ -12,13 +12,13 @@ const cluster = sql`(select system_identifier from pg_control_system())::text
   || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`;
 
 async function readEpoch(db: Queryable): Promise<{ epoch: bigint | null; same: boolean | null }> {
-  const found = await row<{ epoch: bigint | null; same: boolean | null }>(
+  const latest = await row<{ epoch: bigint | null; same: boolean | null }>(
     db,
     sql`select latest.epoch, latest.cluster = here.cluster as same
       from (select ${cluster} as cluster) here
       left join lateral (select epoch, cluster from outbox_epoch order by epoch desc limit 1) latest on true`,
   );
-  return found!;
+  return latest!;
 }
 
 /**
@@ -50,11 +50,11 @@ const epochTtlMs = 1_000;
 
 /** Returns the epoch, cached unless the caller knows a later one. */
 export function watchEpoch(pool: Pool): (known: string) => Promise<string> {
-  let known: { epoch: string; seenMs: number } | undefined;
+  let current: { epoch: string; seenMs: number } | undefined;
   return async (callersEpoch) => {
-    if (!known || BigInt(callersEpoch) > BigInt(known.epoch) || performance.now() - known.seenMs > epochTtlMs) {
-      known = { epoch: (await prepareOutbox(pool)).toString(), seenMs: performance.now() };
+    if (!current || BigInt(callersEpoch) > BigInt(current.epoch) || performance.now() - current.seenMs > epochTtlMs) {
+      current = { epoch: (await prepareOutbox(pool)).toString(), seenMs: performance.now() };
     }
-    return known.epoch;
+    return current.epoch;
   };
 }

@@ -69,8 +69,8 @@ export class EventApplier<Cursor> {
       if (isTemporary(error)) throw error;
     }
     let here = from;
-    for (const [at, { event, to }] of steps.entries()) {
-      const end = at === steps.length - 1 ? next : to;
+    for (const [index, { event, to }] of steps.entries()) {
+      const end = index === steps.length - 1 ? next : to;
       await this.applyOne(event, here, end, isOver);
       here = end;
     }
@@ -153,8 +153,8 @@ const temporaryCodes = new Set(['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED', '
 /** Whether an error says nothing about the event: the same batch may succeed later. */
 function isTemporary(error: unknown): boolean {
   if (error instanceof CursorConflict || error instanceof CommitUnknownError || isConnectionError(error)) return true;
-  const known = error instanceof ServiceError ? error : fromPostgres(error);
-  return known !== undefined && temporaryCodes.has(known.code);
+  const serviceError = error instanceof ServiceError ? error : fromPostgres(error);
+  return serviceError !== undefined && temporaryCodes.has(serviceError.code);
 }
 
 /** The events that their publisher has signed; the others are recorded for an operator to examine. */

@@ -61,11 +61,11 @@ const inboxRetentionMs = 14 * 86_400_000;
 /** The cursor of a consumer in the outbox of its source. */
 export async function loadCursor(tx: Pick<Connection, 'query'>, consumer: string): Promise<Position> {
   await execute(tx, sql`insert into bus_cursor (consumer) values (${consumer}) on conflict do nothing`);
-  const found = await row<{ epoch: string; xid: string; pos: string }>(
+  const cursor = await row<{ epoch: string; xid: string; pos: string }>(
     tx,
     sql`select epoch::text, xid::text, pos::text from bus_cursor where consumer = ${consumer}`,
   );
-  return found ?? start;
+  return cursor ?? start;
 }
 
 /** The advisory lock of a consumer: shared by those who apply events of one partition, exclusive for all others. */
@@ -176,34 +176,39 @@ export async function notInInbox(
   events: readonly Event[],
 ): Promise<Event[]> {
   if (events.length === 0) return [];
-  const found = await rows<{ event_id: string }>(
+  const inboxRows = await rows<{ event_id: string }>(
     db,
     sql`select event_id from inbox
       where consumer = ${consumer} and event_id = any(${events.map((event) => event.id)}::uuid[])`,
   );
-  const ids = new Set(found.map((each) => each.event_id));
+  const ids = new Set(inboxRows.map((each) => each.event_id));
   return events.filter((event) => !ids.has(event.id));
 }
 
 /** The keys of these events that are parked, each with the reason for which its later events wait. */
 async function parkedKeys(tx: Connection, consumer: string, events: readonly Event[]): Promise<Map<string, string>> {
-  const found = await rows<{ key: string; event_id: string; type: string; error: string | null }>(
+  const deadLetters = await rows<{ key: string; event_id: string; type: string; error: string | null }>(
     tx,
     sql`select distinct on (key) key, event_id, type, error from dead_letter
       where consumer = ${consumer} and key = any(${events.map((event) => event.key)}::text[]) order by key, number`,
   );
   return new Map(
-    found.map(({ key, event_id, type, error }) => [key, `waits behind ${type} ${event_id}, which failed: ${error}`]),
+    deadLetters.map(({ key, event_id, type, error }) => [
+      key,
+      `waits behind ${type} ${event_id}, which failed: ${error}`,
+    ]),
   );
 }
 
 async function lastSequences(tx: Connection, consumer: string, events: readonly Event[]): Promise<Map<string, bigint>> {
-  const found = await rows<{ topic: string; agg_id: string; last_seq: bigint }>(
+  const aggregates = await rows<{ topic: string; agg_id: string; last_seq: bigint }>(
     tx,
     sql`select topic, agg_id, last_seq from bus_aggregate where consumer = ${consumer} and (topic, agg_id) in (
       select * from unnest(${events.map((event) => event.topic)}::text[], ${events.map((event) => event.aggregateId)}::text[]))`,
   );
-  return new Map(found.map((each) => [aggregateOf({ topic: each.topic, aggregateId: each.agg_id }), each.last_seq]));
+  return new Map(
+    aggregates.map((each) => [aggregateOf({ topic: each.topic, aggregateId: each.agg_id }), each.last_seq]),
+  );
 }
 
 export async function saveSequences(
@@ -278,19 +283,19 @@ export async function applyEvents(
 
 /** Whether an event is so old that its entry in the inbox may be gone, by the database's clock. */
 async function isBeyondInbox(tx: Connection, event: Event): Promise<boolean> {
-  const found = await row<{ old: boolean }>(
+  const result = await row<{ old: boolean }>(
     tx,
     sql`select ${event.at}::timestamptz < now() - ${inboxRetentionMs} * interval '1 millisecond' as old`,
   );
-  return found!.old;
+  return result!.old;
 }
 
 /** Applies one event, in a span of the trace of its publication. */
 async function applyTraced(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
-  const { topic, at, trace } = event;
+  const { topic, at: time, trace } = event;
   const [service = consumer] = consumer.split('-');
   await traced({ service, name: `apply ${topic}`, kind: 'consumer' }, trace, async () => handle(tx, toBusEvent(event)));
-  observeDelay(consumer, topic, at);
+  observeDelay(consumer, topic, time);
 }
 
 /** Stores an event that cannot be applied now, and thereby parks its key. */

@@ -143,14 +143,14 @@ export class KafkaRelay {
     if (missing.length > 0) throw new TopicsMissing(missing);
     const sender = await bus.kafka.openSender();
     try {
-      let at = await loadReader(pool, await this.currentEpoch('0'));
+      let position = await loadReader(pool, await this.currentEpoch('0'));
       let idleMs = 0;
       while (!this.isStopping) {
         if (!this.lease.isHeld()) throw new LeaseLost('the lease was not renewed in time');
-        if ((await this.currentEpoch(at.epoch)) !== at.epoch) return;
-        const next = await this.relayPage(sender, at);
+        if ((await this.currentEpoch(position.epoch)) !== position.epoch) return;
+        const next = await this.relayPage(sender, position);
         if (next) {
-          at = next;
+          position = next;
           idleMs = 0;
         } else {
           idleMs = await this.idle(idleMs);
@@ -165,13 +165,13 @@ export class KafkaRelay {
   }
 
   /** Sends the next events; returns the position after them, undefined if there were none. */
-  private async relayPage(sender: Sender, at: Position): Promise<Position | undefined> {
-    const found = await readAfter(this.options.pool, at, readEvents, this.topics);
-    const next = found.next ?? at;
-    this.oldestSinceMs = oldestSince(found);
-    this.isStalled = Number(found.stalledMs) > 0;
-    if (samePosition(next, at)) return undefined;
-    await this.send(sender, found.events, at, next);
+  private async relayPage(sender: Sender, position: Position): Promise<Position | undefined> {
+    const page = await readAfter(this.options.pool, position, readEvents, this.topics);
+    const next = page.next ?? position;
+    this.oldestSinceMs = oldestSince(page);
+    this.isStalled = Number(page.stalledMs) > 0;
+    if (samePosition(next, position)) return undefined;
+    await this.send(sender, page.events, position, next);
     return next;
   }
 
@@ -231,11 +231,11 @@ async function loadReader(pool: Pool, epoch: string): Promise<Position> {
       on conflict (consumer) do update set epoch = excluded.epoch, xid = excluded.xid, pos = excluded.pos, read_at = now()
       where reader.epoch <> excluded.epoch`,
   );
-  const found = await row<{ xid: string; pos: string }>(
+  const reader = await row<{ xid: string; pos: string }>(
     pool,
     sql`select xid::text, pos::text from outbox_reader where consumer = ${relayReader}`,
   );
-  return { ...start, ...found, epoch };
+  return { ...start, ...reader, epoch };
 }
 
 async function moveReader(pool: Pool, lease: Lease, from: Position, to: Position): Promise<void> {

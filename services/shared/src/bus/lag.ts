@@ -9,13 +9,13 @@ export function isBehind(sinceMs: number | undefined, allowedMs = behindMs): boo
 }
 
 /** How old an event was when the outbox was read, by the clock of the outbox. */
-export function ageMs({ readAtMs }: ReadResponse, { at }: { at: string }): number {
+export function ageMs({ readAtMs }: ReadResponse, { at: time }: { at: string }): number {
   // An older release does not send the time.
-  return (Number(readAtMs) || Date.now()) - Date.parse(at);
+  return (Number(readAtMs) || Date.now()) - Date.parse(time);
 }
 
 /** The time, by `performance.now()`, at which the first event of a page was appended. */
-export function oldestSince(found: ReadResponse): number | undefined {
-  const [first] = found.events;
-  return first && performance.now() - ageMs(found, first);
+export function oldestSince(response: ReadResponse): number | undefined {
+  const [first] = response.events;
+  return first && performance.now() - ageMs(response, first);
 }

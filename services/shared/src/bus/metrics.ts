@@ -10,15 +10,15 @@ const delays = histograms(
   },
   [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600],
 );
-const known = new Map<string, Map<string, Histogram>>();
+const delaysByConsumer = new Map<string, Map<string, Histogram>>();
 
 /** Records the delay of an event that a consumer has applied; `at` is its time in ISO 8601. */
-export function observeDelay(consumer: string, topic: string, at: string): void {
-  let ofConsumer = known.get(consumer);
-  if (!ofConsumer) known.set(consumer, (ofConsumer = new Map<string, Histogram>()));
+export function observeDelay(consumer: string, topic: string, time: string): void {
+  let ofConsumer = delaysByConsumer.get(consumer);
+  if (!ofConsumer) delaysByConsumer.set(consumer, (ofConsumer = new Map<string, Histogram>()));
   let delay = ofConsumer.get(topic);
   if (!delay) ofConsumer.set(topic, (delay = delays.with(consumer, topic)));
-  delay.observe(Math.max(0, Date.now() - Date.parse(at)) / 1_000);
+  delay.observe(Math.max(0, Date.now() - Date.parse(time)) / 1_000);
 }
 
 /** Larger backlogs are reported as this number, which bounds the cost of counting. */

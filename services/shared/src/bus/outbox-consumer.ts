@@ -82,15 +82,15 @@ export class OutboxConsumer implements Consumer {
 
   private async run(): Promise<void> {
     const backoff = new Backoff({ firstMs: 200, maxMs: 2_000 });
-    let at: Position | undefined;
+    let position: Position | undefined;
     while (!this.isStopping) {
       try {
-        at = await this.poll(at ?? (await loadCursor(this.options.pool, this.options.name)));
+        position = await this.poll(position ?? (await loadCursor(this.options.pool, this.options.name)));
         backoff.reset();
         this.troubleSinceMs = undefined;
         await this.maintain();
       } catch (error) {
-        at = undefined;
+        position = undefined;
         await this.recover(error, backoff);
       }
     }
@@ -107,22 +107,24 @@ export class OutboxConsumer implements Consumer {
   }
 
   /** Reads and applies events once; returns the cursor after them. */
-  private async poll(at: Position): Promise<Position> {
+  private async poll(position: Position): Promise<Position> {
     const waitMs = this.isImpatient ? 0 : this.idleMs;
     this.isImpatient = false;
     const { sweepAfterMs } = this.options;
     // A sweep does not wait in the outbox: events that are too young to be swept would end the wait at once.
     if (this.isSweep && waitMs > 0) await this.pause(waitMs);
-    const found = await this.read(at, this.isSweep ? 0 : waitMs);
-    this.stalledMs = Number(found.stalledMs);
+    const response = await this.read(position, this.isSweep ? 0 : waitMs);
+    this.stalledMs = Number(response.stalledMs);
     const { events, next } =
-      sweepAfterMs === undefined ? { ...found, next: found.next ?? at } : olderThan(found, at, sweepAfterMs);
-    this.oldestSinceMs = events[0] && oldestSince(found);
-    if (samePosition(next, at)) {
+      sweepAfterMs === undefined
+        ? { ...response, next: response.next ?? position }
+        : olderThan(response, position, sweepAfterMs);
+    this.oldestSinceMs = events[0] && oldestSince(response);
+    if (samePosition(next, position)) {
       const { min, max } = this.pollMs;
       this.idleMs = this.stalledMs > 0 ? min : Math.min(max, Math.max(min, this.idleMs * 2));
     } else {
-      await this.consume(events, at, next);
+      await this.consume(events, position, next);
       this.idleMs = 0;
     }
     return next;
@@ -136,17 +138,17 @@ export class OutboxConsumer implements Consumer {
       deadlineMs: Date.now() + waitMs + readTimeoutMs,
       signal: (this.waitingRead ?? new AbortController()).signal,
     };
-    const found = await source.read({ consumer: name, after, limit: batchEvents, topics, waitMs }, call);
+    const response = await source.read({ consumer: name, after, limit: batchEvents, topics, waitMs }, call);
     // Otherwise another service could make this consumer skip events.
-    const page = { consumer: name, topics, after, next: found.next ?? after, events: found.events };
-    if (!verifier.isPageSigned(page, found.signatures))
+    const page = { consumer: name, topics, after, next: response.next ?? after, events: response.events };
+    if (!verifier.isPageSigned(page, response.signatures))
       throw new Error(`the page of the outbox of ${from} has no valid signature`);
-    return found;
+    return response;
   }
 
-  private async consume(found: readonly Event[], from: Position, next: Position): Promise<void> {
+  private async consume(pageEvents: readonly Event[], from: Position, next: Position): Promise<void> {
     const { pool, log, name } = this.options;
-    const signed = await signedOnly(this.options, found);
+    const signed = await signedOnly(this.options, pageEvents);
     const events = this.isSweep ? await notInInbox(pool, name, signed) : signed;
     // The lock of the consumer is not taken, so that members that apply messages of Kafka do not wait for it.
     if (events.length === 0) return transaction(pool, (tx) => moveCursor(tx, name, from, next, false));
@@ -185,11 +187,11 @@ export class OutboxConsumer implements Consumer {
 }
 
 /** The first of the events, as long as they are old enough, and the cursor after them. */
-function olderThan(found: ReadResponse, at: Position, minAgeMs: number): { events: Event[]; next: Position } {
-  const young = found.events.findIndex((event) => ageMs(found, event) < minAgeMs);
-  if (young === -1) return { events: found.events, next: found.next ?? at };
-  const events = found.events.slice(0, young);
-  return { events, next: events.at(-1)?.position ?? at };
+function olderThan(response: ReadResponse, position: Position, minAgeMs: number): { events: Event[]; next: Position } {
+  const young = response.events.findIndex((event) => ageMs(response, event) < minAgeMs);
+  if (young === -1) return { events: response.events, next: response.next ?? position };
+  const events = response.events.slice(0, young);
+  return { events, next: events.at(-1)?.position ?? position };
 }
 
 const isCancelled = (error: unknown) => error instanceof ServiceError && error.code === 'CANCELLED';

@@ -69,9 +69,9 @@ async function insert(
 ): Promise<number> {
   if (events.length === 0) return 0;
   const payloads = events.map((event) => JSON.stringify(event.payload));
-  for (const [at, payload] of payloads.entries()) {
+  for (const [index, payload] of payloads.entries()) {
     if (Buffer.byteLength(payload) > maxPayloadBytes)
-      throw new RangeError(`${events[at]!.type}: an event is too large`);
+      throw new RangeError(`${events[index]!.type}: an event is too large`);
   }
   const spans = events.map(({ topic, trace }) =>
     startSpan({ service: 'bus', name: `publish ${topic}`, kind: 'producer' }, trace),
@@ -110,18 +110,18 @@ interface ReadRow extends OutboxRow {
   readAt: Date;
 }
 
-function toEvent(found: OutboxRow, epoch: string): Event {
+function toEvent(outboxRow: OutboxRow, epoch: string): Event {
   return {
-    position: { epoch, xid: found.xid, pos: found.pos.toString() },
-    id: found.id,
-    topic: found.topic,
-    key: found.key,
-    aggregateId: found.agg_id,
-    aggregateSequence: found.agg_seq.toString(),
-    type: found.type,
-    payload: Buffer.from(found.payload ?? ''),
-    at: found.at.toISOString(),
-    ...(found.trace !== null && { trace: found.trace }),
+    position: { epoch, xid: outboxRow.xid, pos: outboxRow.pos.toString() },
+    id: outboxRow.id,
+    topic: outboxRow.topic,
+    key: outboxRow.key,
+    aggregateId: outboxRow.agg_id,
+    aggregateSequence: outboxRow.agg_seq.toString(),
+    type: outboxRow.type,
+    payload: Buffer.from(outboxRow.payload ?? ''),
+    at: outboxRow.at.toISOString(),
+    ...(outboxRow.trace !== null && { trace: outboxRow.trace }),
     signatures: '',
   };
 }
@@ -132,7 +132,7 @@ function toEvent(found: OutboxRow, epoch: string): Event {
  * no events.
  */
 export async function readAfter(pool: Pool, after: Position, limit: number, topics: string[]): Promise<ReadResponse> {
-  const found = await rows<ReadRow>(
+  const outboxRows = await rows<ReadRow>(
     pool,
     sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, at, trace, settled,
         clock_timestamp() as "readAt", case when settled and (${topics.length === 0} or topic = any(${topics}::text[])) then payload end as payload
@@ -141,24 +141,24 @@ export async function readAfter(pool: Pool, after: Position, limit: number, topi
         where (xid, pos) > (${after.xid}::xid8, ${after.pos}::bigint) order by xid, pos limit ${limit}
       ) scanned order by scanned.xid, scanned.pos`,
   );
-  const settled = found.filter((each) => each.settled);
-  const heldBack = found[settled.length];
+  const settled = outboxRows.filter((each) => each.settled);
+  const heldBack = outboxRows[settled.length];
   const last = settled.at(-1);
   return {
     events: settled.filter((each) => each.payload !== null).map((each) => toEvent(each, after.epoch)),
     next: last ? { epoch: after.epoch, xid: last.xid, pos: last.pos.toString() } : after,
     stalledMs: heldBack ? Math.max(0, heldBack.readAt.getTime() - heldBack.at.getTime()).toString() : '0',
     // Without events there is no age.
-    readAtMs: (found[0]?.readAt.getTime() ?? 0).toString(),
+    readAtMs: (outboxRows[0]?.readAt.getTime() ?? 0).toString(),
     signatures: '',
   };
 }
 
-async function saveReader(pool: Pool, consumer: string, at: Position): Promise<void> {
+async function saveReader(pool: Pool, consumer: string, position: Position): Promise<void> {
   await execute(
     pool,
     sql`insert into outbox_reader as reader (consumer, epoch, xid, pos)
-      values (${consumer}, ${at.epoch}::bigint, ${at.xid}::xid8, ${at.pos}::bigint)
+      values (${consumer}, ${position.epoch}::bigint, ${position.xid}::xid8, ${position.pos}::bigint)
       on conflict (consumer) do update set epoch = excluded.epoch, xid = excluded.xid, pos = excluded.pos, read_at = now()
       where (reader.epoch, reader.xid, reader.pos) <= (excluded.epoch, excluded.xid, excluded.pos)`,
   );
@@ -210,12 +210,13 @@ export function outboxImplementation(options: {
   let trimmedMs = performance.now();
 
   const currentEpoch = watchEpoch(pool);
-  const remember = async (consumer: string, at: Position) => {
+  const remember = async (consumer: string, position: Position) => {
     const saved = readers.get(consumer);
     const agedMs = performance.now() - (saved?.savedMs ?? -Infinity);
-    if (saved && (agedMs < readerSavedEveryMs || (samePosition(saved.at, at) && agedMs < readerSeenEveryMs))) return;
-    await saveReader(pool, consumer, at);
-    readers.set(consumer, { at, savedMs: performance.now() });
+    if (saved && (agedMs < readerSavedEveryMs || (samePosition(saved.at, position) && agedMs < readerSeenEveryMs)))
+      return;
+    await saveReader(pool, consumer, position);
+    readers.set(consumer, { at: position, savedMs: performance.now() });
   };
   const trimSometimes = async (epoch: string) => {
     if (performance.now() - trimmedMs < trimEveryMs) return;
@@ -225,30 +226,30 @@ export function outboxImplementation(options: {
     );
   };
 
-  const signed = (found: ReadResponse, after: Position, { consumer, topics }: ReadRequest): ReadResponse => ({
-    ...found,
-    events: found.events.map((event) => ({ ...event, signatures: signer.sign(event, [consumer]) })),
-    signatures: signer.signPage({ consumer, topics, after, next: found.next ?? after, events: found.events }, consumer),
+  const signed = (page: ReadResponse, after: Position, { consumer, topics }: ReadRequest): ReadResponse => ({
+    ...page,
+    events: page.events.map((event) => ({ ...event, signatures: signer.sign(event, [consumer]) })),
+    signatures: signer.signPage({ consumer, topics, after, next: page.next ?? after, events: page.events }, consumer),
   });
 
   return {
     definition: outboxDefinition,
     handlers: {
       read: async (request, call) => {
-        const { after: asked, limit, waitMs } = checked(request);
-        const epoch = await currentEpoch(asked.epoch);
-        const after = asked.epoch === epoch ? asked : { ...start, epoch };
+        const { after: requested, limit, waitMs } = checked(request);
+        const epoch = await currentEpoch(requested.epoch);
+        const after = requested.epoch === epoch ? requested : { ...start, epoch };
         await remember(request.consumer, after);
         await trimSometimes(epoch);
-        const found = await readAfter(pool, after, limit, request.topics);
-        if (waitMs === 0 || found.next !== after) return signed(found, asked, request);
+        const page = await readAfter(pool, after, limit, request.topics);
+        if (waitMs === 0 || page.next !== after) return signed(page, requested, request);
         // The consumer reads again at once, and then has what other processes appended meanwhile.
         const isAppended = await appended.wait(waitMs, call.signal);
-        return signed(isAppended ? await readAfter(pool, after, limit, request.topics) : found, asked, request);
+        return signed(isAppended ? await readAfter(pool, after, limit, request.topics) : page, requested, request);
       },
 
       readAggregate: async (request) => {
-        const found = await rows<OutboxRow>(
+        const outboxRows = await rows<OutboxRow>(
           pool,
           sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, payload, at, trace from outbox
             where topic = ${request.topic} and agg_id = ${request.aggregateId} and agg_seq > ${request.afterSequence}::bigint
@@ -256,7 +257,7 @@ export function outboxImplementation(options: {
         );
         const epoch = await currentEpoch('0');
         const readers = [request.consumer];
-        const events = found.map((each) => toEvent(each, epoch));
+        const events = outboxRows.map((each) => toEvent(each, epoch));
         return { events: events.map((event) => ({ ...event, signatures: signer.sign(event, readers) })) };
       },
     },

@@ -69,8 +69,8 @@ export class Batcher<T, R> {
   private async runBatch(batch: ReadonlyArray<Waiting<T, R>>): Promise<void> {
     try {
       const results = await this.options.run(batch.map(({ item }) => item));
-      batch.forEach(({ resolve, reject }, at) => {
-        const result = results[at]!;
+      batch.forEach(({ resolve, reject }, index) => {
+        const result = results[index]!;
         if ('value' in result) resolve(result.value);
         else reject(result.error);
       });

@@ -218,9 +218,10 @@ export class KeyedBudget<Dimension extends string> implements LeaseOwner {
 
   /** The leases to evict so that `lease` can take `amount` more; undefined when no eviction is enough. */
   private chooseVictims(lease: BudgetLease, amount: number, limit: number): ReadonlySet<BudgetLease> | undefined {
-    const own = lease.isEvictable ? lease.amount : 0;
-    if (this.used - (this.evictable - own) + amount > limit) return undefined;
-    if (lease.holders.some(({ used, evictable, max }) => used - (evictable - own) + amount > max)) return undefined;
+    const evictableAmount = lease.isEvictable ? lease.amount : 0;
+    if (this.used - (this.evictable - evictableAmount) + amount > limit) return undefined;
+    if (lease.holders.some(({ used, evictable, max }) => used - (evictable - evictableAmount) + amount > max))
+      return undefined;
     const touchedBeforeMs = this.evictAfterIdleMs > 0 ? this.now() - this.evictAfterIdleMs : Infinity;
     const plan = new EvictionPlan<BudgetLease>(lease, touchedBeforeMs);
     for (const holder of lease.holders) {

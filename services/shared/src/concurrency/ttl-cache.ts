@@ -49,15 +49,15 @@ export class TtlCache<V> {
   /** The cached value, or what `load` resolves to; it is called when there is none. Rejects as `load` does. */
   get(key: string, load: () => Promise<V | undefined>): Promise<V | undefined> {
     const nowMs = this.now();
-    const known = this.entries.get(key);
-    if (known !== undefined) {
-      const ageMs = nowMs - known.atMs;
-      if (ageMs < (known.isFound === false ? this.negativeTtlMs : this.ttlMs)) {
-        if (ageMs >= this.refreshAfterMs && !known.isRefreshing) this.refresh(key, known, load, nowMs);
-        return known.value;
+    const entry = this.entries.get(key);
+    if (entry !== undefined) {
+      const ageMs = nowMs - entry.atMs;
+      if (ageMs < (entry.isFound === false ? this.negativeTtlMs : this.ttlMs)) {
+        if (ageMs >= this.refreshAfterMs && !entry.isRefreshing) this.refresh(key, entry, load, nowMs);
+        return entry.value;
       }
     }
-    return this.keep(key, load(), nowMs, known?.last).value;
+    return this.keep(key, load(), nowMs, entry?.last).value;
   }
 
   /** The value that was loaded or set last, however old it is; undefined when there is none. Loads nothing. */
@@ -90,9 +90,9 @@ export class TtlCache<V> {
     const entry: Entry<V> = { value, atMs, last, isFound: undefined, isRefreshing: false };
     this.entries.set(key, entry);
     value.then(
-      (found) => {
-        entry.last = found;
-        entry.isFound = found !== undefined;
+      (result) => {
+        entry.last = result;
+        entry.isFound = result !== undefined;
         if (!entry.isFound && this.negativeTtlMs === 0) this.deleteEntry(key, entry);
       },
       () => this.deleteEntry(key, entry),
@@ -100,13 +100,13 @@ export class TtlCache<V> {
     return entry;
   }
 
-  private refresh(key: string, known: Entry<V>, load: () => Promise<V | undefined>, atMs: number): void {
-    known.isRefreshing = true;
+  private refresh(key: string, entry: Entry<V>, load: () => Promise<V | undefined>, atMs: number): void {
+    entry.isRefreshing = true;
     const value = load();
     value.then(
       // An entry that was deleted or replaced meanwhile is newer than this load may be.
-      () => void (this.entries.peek(key) === known && this.keep(key, value, atMs, known.last)),
-      () => (known.isRefreshing = false),
+      () => void (this.entries.peek(key) === entry && this.keep(key, value, atMs, entry.last)),
+      () => (entry.isRefreshing = false),
     );
   }
 

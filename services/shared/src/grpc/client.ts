@@ -116,7 +116,7 @@ function channelTarget(address: string): string {
 }
 
 function wire(addresses: string, { multiplexed = [], mux: muxOptions, ...options }: ClientOptions): Transport {
-  const own = options.credentials?.();
+  const callCredentials = options.credentials?.();
   const address = channelTarget(addresses);
   const channelOptions = {
     'grpc.max_receive_message_length': messageBytesMax,
@@ -130,16 +130,18 @@ function wire(addresses: string, { multiplexed = [], mux: muxOptions, ...options
     // this.
     'grpc.dns_min_time_between_resolutions_ms': 2_000,
   };
-  const connection = new GrpcClient(address, own?.channel ?? credentials.createInsecure(), channelOptions);
+  const connection = new GrpcClient(address, callCredentials?.channel ?? credentials.createInsecure(), channelOptions);
   const mux =
-    multiplexed.length > 0 ? new MuxClient(address, channelOptions, messageBytesMax, muxOptions, own) : undefined;
+    multiplexed.length > 0
+      ? new MuxClient(address, channelOptions, messageBytesMax, muxOptions, callCredentials)
+      : undefined;
   return {
     method: (name, method) =>
       measuredCalls(
         method.path,
         mux && multiplexed.includes(name)
-          ? multiplexedMethod(mux, connection, method, own)
-          : (request: unknown, call: Call) => unary(connection, method, request, appOf(request), call, own),
+          ? multiplexedMethod(mux, connection, method, callCredentials)
+          : (request: unknown, call: Call) => unary(connection, method, request, appOf(request), call, callCredentials),
       ),
     ...(mux && { muxCounts: () => mux.counts() }),
     close: () => {
@@ -154,13 +156,14 @@ function multiplexedMethod(
   mux: MuxClient,
   connection: GrpcClient,
   method: MethodDefinition<unknown, unknown>,
-  own: CallCredentials | undefined,
+  callCredentials: CallCredentials | undefined,
 ): AnyHandler {
   const encoded = { ...method, requestSerialize: (bytes: unknown) => bytes as Buffer };
   return async (request, call) => {
     const bytes = method.requestSerialize(request);
     const app = appOf(request);
-    if (bytes.length > maxRequestBytes || mux.isUnsupported()) return unary(connection, encoded, bytes, app, call, own);
+    if (bytes.length > maxRequestBytes || mux.isUnsupported())
+      return unary(connection, encoded, bytes, app, call, callCredentials);
     const answer = await mux.send(method.path, bytes, app, call);
     return method.responseDeserialize(answer);
   };
@@ -172,13 +175,13 @@ function unary(
   request: unknown,
   app: string,
   call: Call,
-  own: CallCredentials | undefined,
+  callCredentials: CallCredentials | undefined,
 ): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const metadata = new Metadata();
     metadata.set('x-request-id', call.requestId);
     if (call.trace !== undefined) metadata.set('traceparent', call.trace);
-    if (own) metadata.set(tokenHeader, own.token(method.path, app));
+    if (callCredentials) metadata.set(tokenHeader, callCredentials.token(method.path, app));
     const sent = connection.makeUnaryRequest(
       method.path,
       method.requestSerialize,

@@ -20,6 +20,6 @@ const order: readonly Status[] = ['HEALTHY', 'DEGRADED', 'UNHEALTHY'];
 
 /** The worst of several states; healthy if there are none. */
 export function worst(states: readonly Status[]): Finding['status'] {
-  const at = Math.max(0, ...states.map((state) => order.indexOf(state)));
-  return order[at] as Finding['status'];
+  const severity = Math.max(0, ...states.map((state) => order.indexOf(state)));
+  return order[severity] as Finding['status'];
 }

@@ -49,11 +49,11 @@ export class Probe<T> {
     if (!isPending && nowMs - this.lookedMs > gapMaxMs) this.lateSinceMs = undefined;
     if (!isPending || nowMs - this.attempt!.startedMs > overdueMs) this.attempt = this.begin(nowMs);
     const { result, startedMs } = this.attempt!;
-    const found = await within(answerMs, result);
+    const look = await within(answerMs, result);
     this.lookedMs = performance.now();
-    if (found) {
+    if (look) {
       this.lateSinceMs = undefined;
-      return found;
+      return look;
     }
     this.lateSinceMs ??= startedMs;
     const latencyMs = this.lookedMs - this.lateSinceMs;

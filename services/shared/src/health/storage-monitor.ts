@@ -163,6 +163,6 @@ const sizeFamilies = [
 
 /** Undefined if it cannot be read. */
 async function spaceOf(directory: string): Promise<{ freeBytes: number; sizeBytes: number } | undefined> {
-  const found = await statfs(directory).catch(() => undefined);
-  return found && { freeBytes: found.bavail * found.bsize, sizeBytes: found.blocks * found.bsize };
+  const stats = await statfs(directory).catch(() => undefined);
+  return stats && { freeBytes: stats.bavail * stats.bsize, sizeBytes: stats.blocks * stats.bsize };
 }

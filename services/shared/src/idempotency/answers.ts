@@ -20,18 +20,18 @@ interface Found {
  * TOO_MANY_REQUESTS when there is none and no more may be kept of this owner.
  */
 export async function findAnswer(db: Queryable, key: IdempotencyKey): Promise<string | undefined> {
-  const found = (await row<Found>(
+  const entry = (await row<Found>(
     db,
     sql`select i.content_hash, i.answer, u.keys >= ${keptKeysMax} or u.answer_bytes >= ${keptBytesMax} as is_full
         from (values (1)) one
         left join idempotency i on ${isUnder(key)}
         left join idempotency_usage u on u.owner = ${ownerOf(key)}`,
   ))!;
-  if (found.answer === null) {
-    if (found.is_full === true) throw tooManyKeys();
+  if (entry.answer === null) {
+    if (entry.is_full === true) throw tooManyKeys();
     return undefined;
   }
-  if (found.content_hash!.equals(key.contentHash)) return found.answer;
+  if (entry.content_hash!.equals(key.contentHash)) return entry.answer;
   throw keyReused();
 }
 

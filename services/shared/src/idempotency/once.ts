@@ -26,9 +26,9 @@ export async function once<T extends Replayable>(
   kept: (answer: T) => T = (answer) => answer,
 ): Promise<T> {
   if (!key) return change();
-  const found = await findAnswer(tx, key);
+  const existing = await findAnswer(tx, key);
   // A row of another request that commits in between is waited for.
-  const answer = found ?? ((await claim(tx, key)) ? undefined : await findAnswer(tx, key));
+  const answer = existing ?? ((await claim(tx, key)) ? undefined : await findAnswer(tx, key));
   if (answer !== undefined) return { ...(JSON.parse(answer, reviveBytes) as T), replayed: true };
   const made = await change();
   const text = JSON.stringify(withBytesAsText(kept(made)));

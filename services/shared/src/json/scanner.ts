@@ -70,36 +70,36 @@ export abstract class JsonScanner {
   protected peekByte(): number {
     const { bytes } = this;
     const length = bytes.length;
-    let at = this.position;
-    while (at < length) {
-      const byte = bytes[at] as number;
+    let offset = this.position;
+    while (offset < length) {
+      const byte = bytes[offset] as number;
       if (byte > SPACE || (byte !== SPACE && byte !== LINE_FEED && byte !== CARRIAGE_RETURN && byte !== TAB)) {
-        this.position = at;
+        this.position = offset;
         return byte;
       }
-      at += 1;
+      offset += 1;
     }
-    this.position = at;
+    this.position = offset;
     return END;
   }
 
   protected scanString(): void {
     const { bytes } = this;
     const length = bytes.length;
-    let at = this.position + 1;
-    this.stringStart = at;
+    let offset = this.position + 1;
+    this.stringStart = offset;
     this.stringEscaped = false;
     for (;;) {
-      while (at < length && stopsString[bytes[at] as number] === 0) at += 1;
-      if (at >= length) this.endsInString();
-      const byte = bytes[at] as number;
+      while (offset < length && stopsString[bytes[offset] as number] === 0) offset += 1;
+      if (offset >= length) this.endsInString();
+      const byte = bytes[offset] as number;
       if (byte === QUOTE) {
-        this.position = at + 1;
+        this.position = offset + 1;
         return;
       }
-      if (byte !== BACKSLASH) this.controlCharacter(at);
+      if (byte !== BACKSLASH) this.controlCharacter(offset);
       this.stringEscaped = true;
-      at = this.scanEscape(at);
+      offset = this.scanEscape(offset);
     }
   }
 
@@ -109,18 +109,18 @@ export abstract class JsonScanner {
     const length = bytes.length;
     const start = this.position + 1;
     let hash = 0;
-    let at = start;
-    while (at < length) {
-      const byte = bytes[at] as number;
+    let offset = start;
+    while (offset < length) {
+      const byte = bytes[offset] as number;
       if (stopsString[byte] === 1) break;
       hash = (Math.imul(hash, 31) + byte) | 0;
-      at += 1;
+      offset += 1;
     }
     this.keyStart = start;
-    if (at < length && bytes[at] === QUOTE) {
+    if (offset < length && bytes[offset] === QUOTE) {
       this.keyEscaped = false;
-      this.keyEnd = at;
-      this.position = at + 1;
+      this.keyEnd = offset;
+      this.position = offset + 1;
       this.keyHash = hash;
       return;
     }
@@ -131,33 +131,33 @@ export abstract class JsonScanner {
   }
 
   /** Validates the escape whose backslash is at `at`, a surrogate pair as one, and returns the offset after it. */
-  private scanEscape(at: number): number {
+  private scanEscape(offset: number): number {
     const { bytes } = this;
-    if (at + 1 >= bytes.length) this.endsInString();
-    const letter = bytes[at + 1] as number;
-    if (isSimpleEscape[letter] === 1) return at + 2;
+    if (offset + 1 >= bytes.length) this.endsInString();
+    const letter = bytes[offset + 1] as number;
+    if (isSimpleEscape[letter] === 1) return offset + 2;
     if (letter !== LOWER_U) {
-      this.position = at;
-      this.fail('MALFORMED', `There is no such escape, at byte ${at}`);
+      this.position = offset;
+      this.fail('MALFORMED', `There is no such escape, at byte ${offset}`);
     }
-    const unit = this.hexUnit(at + 2);
+    const unit = this.hexUnit(offset + 2);
     if (unit === 0) {
-      this.position = at;
-      this.fail('NUL_CHARACTER', `The character U+0000 cannot be stored, at byte ${at}`);
+      this.position = offset;
+      this.fail('NUL_CHARACTER', `The character U+0000 cannot be stored, at byte ${offset}`);
     }
-    if (unit < 0xd800 || unit > 0xdfff) return at + 6;
-    if (unit <= 0xdbff && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LOWER_U) {
-      const low = this.hexUnit(at + 8);
-      if (low >= 0xdc00 && low <= 0xdfff) return at + 12;
+    if (unit < 0xd800 || unit > 0xdfff) return offset + 6;
+    if (unit <= 0xdbff && bytes[offset + 6] === BACKSLASH && bytes[offset + 7] === LOWER_U) {
+      const low = this.hexUnit(offset + 8);
+      if (low >= 0xdc00 && low <= 0xdfff) return offset + 12;
     }
-    this.position = at;
-    this.fail('LONE_SURROGATE', `Unpaired surrogate at byte ${at}`);
+    this.position = offset;
+    this.fail('LONE_SURROGATE', `Unpaired surrogate at byte ${offset}`);
   }
 
-  private hexUnit(at: number): number {
+  private hexUnit(offset: number): number {
     const { bytes } = this;
     let unit = 0;
-    for (let i = at; i < at + 4; i += 1) {
+    for (let i = offset; i < offset + 4; i += 1) {
       if (i >= bytes.length) this.endsInString();
       const byte = bytes[i] as number;
       const lower = byte | 0x20;
@@ -177,44 +177,44 @@ export abstract class JsonScanner {
     const { bytes } = this;
     const length = bytes.length;
     const start = this.position;
-    let at = start;
-    if (bytes[at] === MINUS) at += 1;
-    const integerStart = at;
-    if (at < length && bytes[at] === ZERO) at += 1;
-    else at = this.scanDigits(at);
-    let digits = at - integerStart;
-    let fractionEnd = at;
-    if (at < length && bytes[at] === DOT) {
-      at = this.scanDigits(at + 1);
-      digits += at - fractionEnd - 1;
-      fractionEnd = at;
+    let offset = start;
+    if (bytes[offset] === MINUS) offset += 1;
+    const integerStart = offset;
+    if (offset < length && bytes[offset] === ZERO) offset += 1;
+    else offset = this.scanDigits(offset);
+    let digits = offset - integerStart;
+    let fractionEnd = offset;
+    if (offset < length && bytes[offset] === DOT) {
+      offset = this.scanDigits(offset + 1);
+      digits += offset - fractionEnd - 1;
+      fractionEnd = offset;
     }
     if (digits > this.digitsMax) this.numberOutOfRange(start, `more than ${this.digitsMax} digits`);
-    if (at < length && ((bytes[at] as number) | 0x20) === LOWER_E) {
-      at += 1;
-      const sign = at < length ? bytes[at] : END;
-      if (sign === MINUS || sign === PLUS) at += 1;
-      const exponentStart = at;
-      at = this.scanDigits(at);
-      if (!isExponentInRange(bytes, integerStart, fractionEnd, sign === MINUS, exponentStart, at)) {
+    if (offset < length && ((bytes[offset] as number) | 0x20) === LOWER_E) {
+      offset += 1;
+      const sign = offset < length ? bytes[offset] : END;
+      if (sign === MINUS || sign === PLUS) offset += 1;
+      const exponentStart = offset;
+      offset = this.scanDigits(offset);
+      if (!isExponentInRange(bytes, integerStart, fractionEnd, sign === MINUS, exponentStart, offset)) {
         this.numberOutOfRange(start, `an exponent beyond ±${numberExponentMax}`);
       }
     }
-    this.position = at;
+    this.position = offset;
   }
 
   /** Scans at least one digit from `at` on; returns the offset after the last. */
-  private scanDigits(at: number): number {
+  private scanDigits(offset: number): number {
     const { bytes } = this;
     const length = bytes.length;
-    let end = at;
+    let end = offset;
     while (end < length) {
       const byte = bytes[end] as number;
       if (byte < ZERO || byte > NINE) break;
       end += 1;
     }
-    if (end === at) {
-      this.position = at;
+    if (end === offset) {
+      this.position = offset;
       this.unexpected('a digit');
     }
     return end;
@@ -235,10 +235,11 @@ export abstract class JsonScanner {
     this.fail('MALFORMED', 'The text ends inside a string');
   }
 
-  private controlCharacter(at: number): never {
-    this.position = at;
-    if (this.bytes[at] === 0) this.fail('NUL_CHARACTER', `The character U+0000 cannot be stored, at byte ${at}`);
-    this.fail('MALFORMED', `A control character in a string must be escaped, at byte ${at}`);
+  private controlCharacter(offset: number): never {
+    this.position = offset;
+    if (this.bytes[offset] === 0)
+      this.fail('NUL_CHARACTER', `The character U+0000 cannot be stored, at byte ${offset}`);
+    this.fail('MALFORMED', `A control character in a string must be escaped, at byte ${offset}`);
   }
 
   private numberOutOfRange(start: number, what: string): never {

@@ -99,10 +99,10 @@ async function createTopics(client: KafkaJs, topics: readonly string[], partitio
 
 function readRanges(client: KafkaJs, topics: readonly string[]): Promise<PartitionRange[]> {
   return withAdmin(client, async (admin) => {
-    const found = await Promise.all(topics.map((topic) => admin.fetchTopicOffsets(topic)));
-    return found.flatMap((partitions, at) =>
+    const topicOffsets = await Promise.all(topics.map((topic) => admin.fetchTopicOffsets(topic)));
+    return topicOffsets.flatMap((partitions, index) =>
       partitions.map(({ partition, low, high }) => ({
-        topic: topics[at]!,
+        topic: topics[index]!,
         partition,
         low: BigInt(low),
         high: BigInt(high),

@@ -147,10 +147,10 @@ export class GroupMember implements Member {
       try {
         const offsets = await this.options.loadOffsets();
         for (const each of assigned) {
-          const known = offsets.find((offset) => isSamePartition(offset, each));
-          if (!known || !isCurrent()) continue;
-          each.next = known.next;
-          this.consumer.seek({ topic: each.topic, partition: each.partition, offset: known.next.toString() });
+          const savedOffset = offsets.find((offset) => isSamePartition(offset, each));
+          if (!savedOffset || !isCurrent()) continue;
+          each.next = savedOffset.next;
+          this.consumer.seek({ topic: each.topic, partition: each.partition, offset: savedOffset.next.toString() });
         }
         return;
       } catch {
@@ -186,8 +186,8 @@ export class GroupMember implements Member {
   ): Promise<void> {
     const { onMessages, messagesMax } = this.options;
     const { messages, topic, partition } = payload.batch;
-    for (let at = 0; at < messages.length && isAssigned(); at += messagesMax) {
-      const received = messages.slice(at, at + messagesMax).map(toReceived);
+    for (let index = 0; index < messages.length && isAssigned(); index += messagesMax) {
+      const received = messages.slice(index, index + messagesMax).map(toReceived);
       if (!(await onMessages(received, { topic, partition }, isAssigned))) return;
       const last = received.at(-1)!.offset;
       payload.resolveOffset(last.toString());

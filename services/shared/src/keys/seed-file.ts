@@ -23,10 +23,10 @@ export async function readSeedFile(
   advice: string,
   userId: number | undefined = process.getuid?.(),
 ): Promise<Uint8Array> {
-  const found = await stat(path).catch((cause: unknown) => {
+  const stats = await stat(path).catch((cause: unknown) => {
     throw new KeyFileError(`The key file ${path} cannot be read: ${advice}`, { cause });
   });
-  if (!isPrivate(found, userId)) {
+  if (!isPrivate(stats, userId)) {
     throw new KeyFileError(
       `The key file ${path} is open to others: only its owner may have rights on it. Run chmod 600 ${path}`,
     );

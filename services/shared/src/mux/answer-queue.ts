@@ -108,16 +108,16 @@ export class AnswerQueue<Call extends PendingAnswer> {
   /** Takes small answers for one message, and returns their size in it. */
   private takeSmall(frames: FrameInput[]): number {
     let bytes = 0;
-    let at = 0;
-    for (; at < this.small.length && bytes < messageBytes; at++) {
-      const call = this.small[at]!;
+    let index = 0;
+    for (; index < this.small.length && bytes < messageBytes; index++) {
+      const call = this.small[index]!;
       if (call.signal.aborted) continue;
       const frame = call.failure ? { id: call.id, failure: call.failure } : this.nextFrame(call);
       this.events.answered(call);
       frames.push(frame);
       bytes += itemOverheadBytes + (frame.payload?.length ?? 0);
     }
-    if (at > 0) this.small = this.small.slice(at);
+    if (index > 0) this.small = this.small.slice(index);
     return bytes;
   }
 

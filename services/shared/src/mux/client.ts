@@ -97,14 +97,14 @@ export class MuxClient {
     channelOptions: Record<string, string | number>,
     private readonly maxAnswerBytes: number,
     options: MuxClientOptions = {},
-    own?: CallCredentials,
+    callCredentials?: CallCredentials,
   ) {
     const { streams: count, renewAfterMs, waitingMax, waitingBytesMax } = { ...defaults, ...options };
     this.waitingMax = waitingMax;
     this.waitingBytesMax = waitingBytesMax;
     this.window = new InFlightWindow(() => this.channels.width);
     this.channels = new Channels<PendingCall>(
-      { address, channelOptions, count, renewAfterMs, own },
+      { address, channelOptions, count, renewAfterMs, own: callCredentials },
       {
         received: (stream, batch) => this.receive(stream, batch),
         broken: (stream, error) => this.failAll(stream, error),
@@ -250,11 +250,13 @@ export class MuxClient {
   /** Rejects the calls of a stream that broke. Unless the server had refused the stream, their outcome is unknown. */
   private failAll(stream: Stream<PendingCall>, error: GrpcError | undefined): void {
     if (error?.code === status.UNIMPLEMENTED) this.unsupportedUntilMs = Date.now() + unsupportedForMs;
-    const known = error && fromStatus(error);
+    const serviceError = error && fromStatus(error);
     // A server that has accepted the stream may have begun with its calls, whatever it ends the stream with.
     const cause = stream.peer === undefined ? error : new Error('the stream broke', { cause: error });
     const reason =
-      known?.reason === callRefused ? asOurFault(known) : unavailable('A service cannot be reached', cause);
+      serviceError?.reason === callRefused
+        ? asOurFault(serviceError)
+        : unavailable('A service cannot be reached', cause);
     for (const pending of [...stream.inFlight.values()]) {
       this.release(pending);
       pending.reject(reason);

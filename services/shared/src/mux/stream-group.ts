@@ -102,17 +102,17 @@ export class StreamGroup<Item> {
   }
 
   private openStream(): Stream<Item> {
-    const { own } = this.options;
+    const { own: callCredentials } = this.options;
     this.connection ??= connect(this.options);
     const metadata = new Metadata();
-    if (own) metadata.set(tokenHeader, own.token(streamPath, ''));
+    if (callCredentials) metadata.set(tokenHeader, callCredentials.token(streamPath, ''));
     const duplex: StreamDuplex = this.connection.makeBidiStreamRequest(
       streamPath,
       requestSerialize,
       responseDeserialize,
       metadata,
     );
-    const stream = new Stream<Item>(this.searches, duplex, own, () => this.events.changed());
+    const stream = new Stream<Item>(this.searches, duplex, callCredentials, () => this.events.changed());
     duplex.on('metadata', () => this.connected(stream, duplex.getPeer()));
     duplex.on('data', (batch: Batch) => this.receive(stream, batch));
     duplex.on('end', () => this.broken(stream));
@@ -194,8 +194,8 @@ export class StreamGroup<Item> {
   }
 }
 
-function connect({ address, channelOptions, own }: StreamGroupOptions): GrpcClient {
-  return new GrpcClient(address, own?.channel ?? credentials.createInsecure(), {
+function connect({ address, channelOptions, own: callCredentials }: StreamGroupOptions): GrpcClient {
+  return new GrpcClient(address, callCredentials?.channel ?? credentials.createInsecure(), {
     ...channelOptions,
     // Otherwise the groups would share a connection, and what stalls one would stall all.
     'grpc.use_local_subchannel_pool': 1,

@@ -67,9 +67,9 @@ export async function openDatabaseClock(pool: Pool): Promise<DatabaseClock> {
 
 async function measure(pool: Pool): Promise<Measured> {
   const askedMs = performance.now();
-  const at = await databaseTime(pool);
+  const time = await databaseTime(pool);
   const answeredMs = performance.now();
-  return { offsetMs: at.getTime() - (askedMs + answeredMs) / 2, errorMs: (answeredMs - askedMs) / 2 + 1 };
+  return { offsetMs: time.getTime() - (askedMs + answeredMs) / 2, errorMs: (answeredMs - askedMs) / 2 + 1 };
 }
 
 function describe(differenceMs: number): string {

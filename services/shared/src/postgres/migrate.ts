@@ -22,8 +22,8 @@ export interface Migration {
 export async function readMigrations(directory: string): Promise<Migration[]> {
   const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
   return Promise.all(
-    names.map(async (name, at) => {
-      if (Number(NAME.exec(name)?.[1] ?? -1) !== at + 1)
+    names.map(async (name, index) => {
+      if (Number(NAME.exec(name)?.[1] ?? -1) !== index + 1)
         throw new Error(`${name}: migrations are numbered 0001, 0002, …`);
       return { name, text: await readFile(join(directory, name), 'utf8') };
     }),
@@ -65,8 +65,8 @@ export async function applyRepeatables(pool: Pool, repeatables: readonly Migrati
 export async function applyMigrations(pool: Pool, source: string, migrations: readonly Migration[]): Promise<void> {
   const options = { statementTimeoutMs, statementsPerText };
   await retriedTransaction(pool, (tx) => prepare(tx), options);
-  for (const [at, migration] of migrations.entries()) {
-    await retriedTransaction(pool, (tx) => apply(tx, source, migration, at + 1), options);
+  for (const [index, migration] of migrations.entries()) {
+    await retriedTransaction(pool, (tx) => apply(tx, source, migration, index + 1), options);
   }
 }
 
@@ -86,8 +86,8 @@ export async function missingMigrations(
     [source],
   );
   const checksums = new Map(applied.map(({ number, checksum }) => [number, checksum]));
-  return migrations.flatMap((migration, at) => {
-    const checksum = checksums.get(at + 1);
+  return migrations.flatMap((migration, index) => {
+    const checksum = checksums.get(index + 1);
     if (checksum === undefined) return [migration.name];
     assertUnchanged(migration, checksum);
     return [];

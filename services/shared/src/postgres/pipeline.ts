@@ -41,10 +41,10 @@ function compile(step: Step): CompiledStep {
   const statement = step instanceof Sql ? step : step.statement;
   const { text, values } = statement.compile();
   // A statement without values (BEGIN, COPY, COMMIT) has no plan to keep.
-  const known = values.length === 0 ? undefined : statementName(text);
+  const preparedName = values.length === 0 ? undefined : statementName(text);
   return {
     // The prefix keeps these names apart from those that pg prepares itself.
-    name: known === undefined ? '' : `p${known}`,
+    name: preparedName === undefined ? '' : `p${preparedName}`,
     text,
     values: values.map(toWireValue),
     copied: step instanceof Sql ? undefined : step.messages,

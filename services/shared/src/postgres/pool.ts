@@ -140,7 +140,7 @@ export async function execute(db: Queryable, statement: Sql): Promise<number> {
  * Throws an Error that names the setting.
  */
 export async function assertSafePostgres(pool: Pool): Promise<void> {
-  const { rows: found } = await pool
+  const { rows: settingRows } = await pool
     .query<{ name: string; setting: string }>(
       `select name, setting from pg_settings
        where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'server_version_num', 'server_encoding',
@@ -152,7 +152,7 @@ export async function assertSafePostgres(pool: Pool): Promise<void> {
       const NotReached = isUnreachable(cause) ? NotAvailableError : StartError;
       throw new NotReached(`The database cannot be reached: ${reasonOf(cause)}. Check DATABASE_URL.`, { cause });
     });
-  const settings = new Map(found.map((setting) => [setting.name, setting.setting]));
+  const settings = new Map(settingRows.map((setting) => [setting.name, setting.setting]));
   for (const name of ['fsync', 'full_page_writes']) {
     if (settings.get(name) !== 'on')
       throw new StartError(`Postgres has ${name} off: acknowledged writes could be lost. Turn it on`);

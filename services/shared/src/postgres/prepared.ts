@@ -19,13 +19,13 @@ export class StatementNames {
   constructor(private readonly max: number) {}
 
   nameOf(text: string): string | undefined {
-    const known = this.#names.get(text);
-    if (known === undefined) return this.#count(text);
+    const name = this.#names.get(text);
+    if (name === undefined) return this.#count(text);
     if (this.#names.size >= this.max) {
       this.#names.delete(text);
-      this.#names.set(text, known);
+      this.#names.set(text, name);
     }
-    return known;
+    return name;
   }
 
   #count(text: string): string | undefined {

@@ -26,15 +26,15 @@ export async function grantRights(pool: Pool, role: string): Promise<void> {
 }
 
 async function assertOtherRole(pool: Pool, role: string): Promise<void> {
-  const found = await row<{ isOwn: boolean; mayAlterItsTables: boolean }>(
+  const otherRole = await row<{ isOwn: boolean; mayAlterItsTables: boolean }>(
     pool,
     sql`select oid = current_user::regrole as "isOwn", pg_has_role(current_user, oid, 'usage') as "mayAlterItsTables"
         from pg_roles where rolname = ${role}`,
   );
-  if (!found) throw new StartError(`SERVICE_ROLE: Postgres has no role ${role}`);
-  if (found.isOwn)
+  if (!otherRole) throw new StartError(`SERVICE_ROLE: Postgres has no role ${role}`);
+  if (otherRole.isOwn)
     throw new StartError('SERVICE_ROLE: the role that migrates must be another one than that of the service');
-  if (!found.mayAlterItsTables) {
+  if (!otherRole.mayAlterItsTables) {
     throw new StartError(`SERVICE_ROLE: grant ${role} to the role that migrates, as deploy/postgres.sql does`);
   }
 }
@@ -83,10 +83,10 @@ async function missingRights(pool: Pool, role: string): Promise<Change[]> {
 
 /** The tables of this database that the role of the connection may not read. */
 export async function unreadableTables(pool: Pool): Promise<string[]> {
-  const found = await rows<{ name: string }>(
+  const tables = await rows<{ name: string }>(
     pool,
     sql`select relname as name from pg_class where relnamespace = current_schema()::regnamespace
           and relkind in ('r', 'p') and not has_table_privilege(oid, 'select') order by 1`,
   );
-  return found.map(({ name }) => name);
+  return tables.map(({ name }) => name);
 }

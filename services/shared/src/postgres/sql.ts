@@ -13,9 +13,9 @@ export class Sql {
     const values = [...first];
     const write = (statement: Sql): string => {
       let text = statement.strings[0]!;
-      statement.parts.forEach((part, at) => {
+      statement.parts.forEach((part, index) => {
         text += part instanceof Sql ? write(part) : `$${values.push(part)}`;
-        text += statement.strings[at + 1]!;
+        text += statement.strings[index + 1]!;
       });
       return text;
     };

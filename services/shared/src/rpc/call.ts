@@ -29,9 +29,9 @@ export async function runHandler(
     metrics.end(beganAtMs, 'OK');
     return result;
   } catch (error) {
-    const known = toServiceError(error, log, call.requestId, method);
-    metrics.end(beganAtMs, known.code);
-    throw known;
+    const serviceError = toServiceError(error, log, call.requestId, method);
+    metrics.end(beganAtMs, serviceError.code);
+    throw serviceError;
   }
 }
 

@@ -16,7 +16,7 @@ export function loadService<D extends ServiceDefinition>(service: string, name: 
     includeDirs: [protosDirectory],
   };
   const definition = loadSync(`${service}/v1/${service}.proto`, options);
-  let found: unknown = loadPackageDefinition(definition);
-  for (const step of ['granary', service, 'v1', name, 'service']) found = (found as Record<string, unknown>)[step];
-  return found as D;
+  let node: unknown = loadPackageDefinition(definition);
+  for (const step of ['granary', service, 'v1', name, 'service']) node = (node as Record<string, unknown>)[step];
+  return node as D;
 }

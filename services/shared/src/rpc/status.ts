@@ -68,10 +68,10 @@ function firstDetails(details: ErrorDetails): ErrorDetails {
   const kept: ErrorDetails = {};
   let left = maxDetailsBytes - 100;
   const entries = Object.entries(details);
-  for (const [at, [key, value]] of entries.entries()) {
+  for (const [index, [key, value]] of entries.entries()) {
     left -= Buffer.byteLength(JSON.stringify([key, value]));
     if (left < 0) {
-      kept['…'] = [`and ${entries.length - at} more`];
+      kept['…'] = [`and ${entries.length - index} more`];
       break;
     }
     kept[key] = value;

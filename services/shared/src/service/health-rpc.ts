@@ -44,15 +44,15 @@ export function healthImplementation(
 }
 
 async function examine(name: string, probe: Probe<Finding>): Promise<Part> {
-  const found = await probe.look();
-  const { status, message = '', servesReads = false } = findingOf(found);
-  return { name, status, latencyMs: Math.round(found.latencyMs).toString(), message, servesReads };
+  const look = await probe.look();
+  const { status, message = '', servesReads = false } = findingOf(look);
+  return { name, status, latencyMs: Math.round(look.latencyMs).toString(), message, servesReads };
 }
 
-function findingOf(found: Look<Finding>): Finding {
-  switch (found.state) {
+function findingOf(look: Look<Finding>): Finding {
+  switch (look.state) {
     case 'answered':
-      if (found.latencyMs <= lateAfterMs || found.value.status !== 'HEALTHY') return found.value;
+      if (look.latencyMs <= lateAfterMs || look.value.status !== 'HEALTHY') return look.value;
       return { status: 'DEGRADED', message: 'answers late' };
     case 'failed':
       return { status: 'UNHEALTHY', message: 'cannot be reached' };
@@ -70,7 +70,7 @@ function findingOf(found: Look<Finding>): Finding {
  */
 export function databaseCheck(pool: Pool): Check {
   return async () => {
-    const found = await row<{ read_only: boolean; loses_writes: boolean }>(
+    const database = await row<{ read_only: boolean; loses_writes: boolean }>(
       pool,
       // read_only is on in a standby, and where default_transaction_read_only is on. A base backup has a temporary
       // slot.
@@ -80,10 +80,10 @@ export function databaseCheck(pool: Pool): Check {
             or exists (select from pg_stat_replication where state in ('streaming', 'catchup')
               and application_name not in ('pg_basebackup', 'pg_receivewal'))) as loses_writes`,
     );
-    if (found?.read_only) {
+    if (database?.read_only) {
       return { status: 'UNHEALTHY', message: 'is read-only: writes are refused', servesReads: true };
     }
-    if (found?.loses_writes) {
+    if (database?.loses_writes) {
       return degraded('has standbys and none is synchronous: a failover would lose acknowledged writes');
     }
     return healthy;

@@ -62,15 +62,15 @@ const foreign =
  */
 export function misspeltSettings(
   names: readonly string[],
-  known: readonly string[],
+  settingNames: readonly string[],
   ownNames: readonly string[] = [],
 ): string[] {
   return names.flatMap((name) => {
     if (foreign.test(name)) return [];
-    const meant = misspeltName(name, known) ?? misspeltName(name.replace(/^GRANARY_/i, ''), known);
+    const meant = misspeltName(name, settingNames) ?? misspeltName(name.replace(/^GRANARY_/i, ''), settingNames);
     if (meant !== undefined) return [`${name} is not a setting of Granary. Did you mean ${meant}?`];
     const bare = name.replace(/^GRANARY_/, '');
-    if (known.includes(name) || (bare === name && !ownNames.includes(name))) return [];
-    return [`${name} is not a setting of Granary.${known.includes(bare) ? ` Did you mean ${bare}?` : ''}`];
+    if (settingNames.includes(name) || (bare === name && !ownNames.includes(name))) return [];
+    return [`${name} is not a setting of Granary.${settingNames.includes(bare) ? ` Did you mean ${bare}?` : ''}`];
   });
 }

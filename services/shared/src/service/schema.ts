@@ -43,10 +43,10 @@ export interface Schema {
 
 /** The migrations of a schema by their source, in the order in which they run. */
 async function sourcesOf({ migrations, bus, idempotency }: Schema): Promise<Array<[string, readonly Migration[]]>> {
-  const own = await readMigrations(migrations);
+  const serviceMigrations = await readMigrations(migrations);
   return [
     ...(bus ? [['bus', busMigrations] as [string, readonly Migration[]]] : []),
-    ['service', own],
+    ['service', serviceMigrations],
     ...(idempotency ? [['idempotency', idempotencyMigrations] as [string, readonly Migration[]]] : []),
   ];
 }

@@ -153,8 +153,8 @@ export async function startService(
     const onStop: Context['onStop'] = (stop) => void stops.push(async () => stop());
     const parts = await assemble({ pool, log, bus, trust, clock, storage, onStop, wait });
     const room: Check = () => Promise.resolve(storage.finding());
-    const own = { database: databaseCheck(pool), storage: room, clock: clock.check };
-    const checks: Record<string, Check> = { ...own, ...parts.checks };
+    const baseChecks = { database: databaseCheck(pool), storage: room, clock: clock.check };
+    const checks: Record<string, Check> = { ...baseChecks, ...parts.checks };
     if (bus && parts.appended) {
       const relay = new KafkaRelay({ pool, log, bus, service: name, signer: trust.signer, appended: parts.appended });
       stops.push(() => relay.stop());

@@ -26,8 +26,8 @@ const answers = new Map<string, (readiness: ReadinessCheck) => Promise<Answer>>(
   [
     '/readyz',
     async (readiness) => {
-      const found = await readiness();
-      return ofProbe(found === 'ready' ? 200 : 503, `${found}\n`);
+      const state = await readiness();
+      return ofProbe(state === 'ready' ? 200 : 503, `${state}\n`);
     },
   ],
 ]);

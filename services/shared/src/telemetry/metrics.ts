@@ -78,11 +78,11 @@ export function histograms(family: Family, bounds: readonly number[] = durationB
   });
 }
 
-const optionsOf = ({ name, help, labels }: Family, of: Registry) => ({
+const optionsOf = ({ name, help, labels }: Family, target: Registry) => ({
   name,
   help,
   labelNames: [...labels],
-  registers: [of],
+  registers: [target],
 });
 
 /** Creates each series once: a second one of the same labels would begin at zero. */
@@ -123,8 +123,8 @@ export async function renderMetrics(): Promise<string> {
   return `${await registry.metrics()}\n${await collected.metrics()}`;
 }
 
-function newMetric(family: Source['families'][number], of: Registry): PromCounter | PromGauge {
-  const options = optionsOf(family, of);
+function newMetric(family: Source['families'][number], target: Registry): PromCounter | PromGauge {
+  const options = optionsOf(family, target);
   return family.type === 'counter' ? new PromCounter(options) : new PromGauge(options);
 }
 

@@ -48,12 +48,12 @@ export class MethodMetrics {
   }
 }
 
-const known = { server: new Map<string, MethodMetrics>(), client: new Map<string, MethodMetrics>() };
+const metricsByDirection = { server: new Map<string, MethodMetrics>(), client: new Map<string, MethodMetrics>() };
 
 /** Metrics of the method at a path, `/package.Service/Method`. */
 export function methodMetrics(path: string, direction: Direction): MethodMetrics {
-  let metrics = known[direction].get(path);
-  if (!metrics) known[direction].set(path, (metrics = new MethodMetrics(path.slice(1), direction)));
+  let metrics = metricsByDirection[direction].get(path);
+  if (!metrics) metricsByDirection[direction].set(path, (metrics = new MethodMetrics(path.slice(1), direction)));
   return metrics;
 }
 

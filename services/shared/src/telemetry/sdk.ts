@@ -86,9 +86,9 @@ function tracerOf(api: typeof import('@opentelemetry/api')): Tracer {
   };
   const tracers = new Map<string, SdkTracer>();
   const tracerFor = (service: string) => {
-    const known = tracers.get(service) ?? trace.getTracer(`granary-${service}`);
-    tracers.set(service, known);
-    return known;
+    const tracer = tracers.get(service) ?? trace.getTracer(`granary-${service}`);
+    tracers.set(service, tracer);
+    return tracer;
   };
   const toSpan = (span: SdkSpan): Span => {
     const { traceId, spanId } = span.spanContext();

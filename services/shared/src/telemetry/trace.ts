@@ -57,8 +57,8 @@ export function useTracer(next: Tracing | undefined): void {
  */
 export function startRequest(span: () => SpanStart, traceparent: unknown): Span | undefined {
   if (tracing === undefined) return undefined;
-  const given = typeof traceparent === 'string' ? parse(traceparent) : undefined;
-  return isSampled(tracing, given) ? tracing.tracer.start(span(), given) : undefined;
+  const parent = typeof traceparent === 'string' ? parse(traceparent) : undefined;
+  return isSampled(tracing, parent) ? tracing.tracer.start(span(), parent) : undefined;
 }
 
 /** A child span; undefined when `traceparent` is, or when its trace is not sampled. */
@@ -98,31 +98,31 @@ export async function allEnded<T>(spans: ReadonlyArray<Span | undefined>, work: 
 const form = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 function parse(traceparent: string): (SpanParent & { sampled: boolean }) | undefined {
-  const found = form.exec(traceparent);
-  if (!found) return undefined;
-  return { traceId: found[1]!, spanId: found[2]!, sampled: (parseInt(found[3]!, 16) & 1) === 1 };
+  const match = form.exec(traceparent);
+  if (!match) return undefined;
+  return { traceId: match[1]!, spanId: match[2]!, sampled: (parseInt(match[3]!, 16) & 1) === 1 };
 }
 
-function isSampled({ sampler, ratio }: Sampling, given: (SpanParent & { sampled: boolean }) | undefined): boolean {
+function isSampled({ sampler, ratio }: Sampling, parent: (SpanParent & { sampled: boolean }) | undefined): boolean {
   switch (sampler) {
     case 'always_on':
       return true;
     case 'always_off':
       return false;
     case 'traceidratio':
-      return isWithin(ratio, given);
+      return isWithin(ratio, parent);
     case 'parentbased_always_on':
-      return given?.sampled ?? true;
+      return parent?.sampled ?? true;
     case 'parentbased_always_off':
-      return given?.sampled ?? false;
+      return parent?.sampled ?? false;
     case 'parentbased_traceidratio':
-      return given?.sampled ?? isWithin(ratio, undefined);
+      return parent?.sampled ?? isWithin(ratio, undefined);
   }
 }
 
 /** Decides by the trace id, so that all services decide alike about one trace; a new trace has no id yet. */
-function isWithin(ratio: number, given: SpanParent | undefined): boolean {
-  if (!given) return Math.random() < ratio;
+function isWithin(ratio: number, parent: SpanParent | undefined): boolean {
+  if (!parent) return Math.random() < ratio;
   // W3C Trace Context makes the last seven bytes random; 52 bits of them fit into a number.
-  return parseInt(given.traceId.slice(-13), 16) / 2 ** 52 < ratio;
+  return parseInt(parent.traceId.slice(-13), 16) / 2 ** 52 < ratio;
 }

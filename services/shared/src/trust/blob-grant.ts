@@ -55,11 +55,11 @@ export function verifyGrant(
   nowMs = Date.now(),
 ): Grant | undefined {
   const [payload = '', signature = '', ...rest] = (text ?? '').split('.');
-  const given = Buffer.from(signature);
+  const actual = Buffer.from(signature);
   const signed = keys.some((key) => {
     // Compared as text: base64url has several encodings of the same bytes, and a grant has one.
     const expected = Buffer.from(sign(key, payload));
-    return given.length === expected.length && timingSafeEqual(given, expected);
+    return actual.length === expected.length && timingSafeEqual(actual, expected);
   });
   if (rest.length > 0 || !signed) return undefined;
   // Only signed text is parsed, so its shape is that of the Grant that was signed.

@@ -53,8 +53,18 @@ const positionText = ({ epoch, xid, pos }: Position): string => `${epoch}/${xid}
 
 /** All of an event: its fields as JSON, which has no line break, and then the bytes of the payload. */
 function eventMac({ key }: EventKey, event: Event): Buffer {
-  const { topic, aggregateId, aggregateSequence, type, id, at, position, trace } = event;
-  const about = [topic, event.key, aggregateId, aggregateSequence, type, id, at, positionText(position!), trace ?? ''];
+  const { topic, aggregateId, aggregateSequence, type, id, at: time, position, trace } = event;
+  const about = [
+    topic,
+    event.key,
+    aggregateId,
+    aggregateSequence,
+    type,
+    id,
+    time,
+    positionText(position!),
+    trace ?? '',
+  ];
   return createHmac('sha256', key)
     .update(`granary event\n${JSON.stringify(about)}\n`)
     .update(event.payload)
@@ -70,13 +80,13 @@ function pageMac({ key }: EventKey, { consumer, topics, after, next, events }: O
 
 /** `keysOf` returns the keys that a reader signs its calls to this service with. */
 export function createEventSigner(keysOf: (reader: string) => readonly KeyObject[]): EventSigner {
-  const known = new Map<string, readonly EventKey[]>();
+  const keysByReader = new Map<string, readonly EventKey[]>();
   const eventKeysOf = (reader: string): readonly EventKey[] => {
-    let keys = known.get(reader);
+    let keys = keysByReader.get(reader);
     if (!keys) {
       keys = keysOf(reader).map(eventKey);
       // Only for existing readers, which are few.
-      if (keys.length > 0) known.set(reader, keys);
+      if (keys.length > 0) keysByReader.set(reader, keys);
     }
     return keys;
   };
@@ -97,9 +107,9 @@ export function createEventVerifier(callKey: KeyObject): EventVerifier {
     if (signatures.length > signaturesMax) return false;
     const mine = signatures.split(',').find((each) => each.startsWith(`${key.id}.`));
     if (mine === undefined) return false;
-    const given = Buffer.from(mine.slice(keyIdLength + 1), 'base64url');
+    const actual = Buffer.from(mine.slice(keyIdLength + 1), 'base64url');
     const expected = mac();
-    return given.length === expected.length && timingSafeEqual(given, expected);
+    return actual.length === expected.length && timingSafeEqual(actual, expected);
   };
   return {
     isSigned: (event) => isIn(event.signatures, () => eventMac(key, event)),

@@ -61,9 +61,9 @@ export interface UncheckedToken {
 
 /** Parses a token; undefined if it is malformed. Do not trust its claims before its signature is checked. */
 export function readToken(text: string): UncheckedToken | undefined {
-  const [, signed = '', caller = '', audience = '', expiresAt, app = '', given = ''] = shape.exec(text) ?? [];
+  const [, signed = '', caller = '', audience = '', expiresAt, app = '', signatureText = ''] = shape.exec(text) ?? [];
   if (!isServiceName(caller) || !isServiceName(audience)) return undefined;
-  const bytes = Buffer.from(given, 'base64url');
+  const bytes = Buffer.from(signatureText, 'base64url');
   return {
     claims: {
       caller,

@@ -162,7 +162,7 @@ export class S3Bucket {
     let count = 0;
     for await (const upload of this.listUploads(key)) {
       if (upload.key !== key) continue;
-      await found(retried(() => this.client.abortMultipartUpload(this.name, key, upload.uploadId), callRetryMs));
+      await unlessAbsent(retried(() => this.client.abortMultipartUpload(this.name, key, upload.uploadId), callRetryMs));
       count++;
     }
     return count;
@@ -175,7 +175,7 @@ export class S3Bucket {
   async get(key: string, range?: ByteRange, retryMs = callRetryMs): Promise<http.IncomingMessage | undefined> {
     const { start = 0, end } = range ?? {};
     const length = end === undefined ? 0 : end - start + 1;
-    const answer = await found(
+    const answer = await unlessAbsent(
       retried(
         () => this.client.getPartialObject(this.name, key, start, length) as Promise<http.IncomingMessage>,
         retryMs,
@@ -192,11 +192,11 @@ export class S3Bucket {
   }
 
   async size(key: string): Promise<number | undefined> {
-    return (await found(retried(() => this.client.statObject(this.name, key), callRetryMs)))?.size;
+    return (await unlessAbsent(retried(() => this.client.statObject(this.name, key), callRetryMs)))?.size;
   }
 
   async remove(key: string): Promise<void> {
-    await found(retried(() => this.client.removeObject(this.name, key), callRetryMs));
+    await unlessAbsent(retried(() => this.client.removeObject(this.name, key), callRetryMs));
   }
 
   /** The multipart uploads of a key. MinIO lists them by a whole key only, once it was restarted. */
@@ -270,7 +270,7 @@ function requestWith(transport: typeof http | typeof https, idleTimeoutMs: numbe
 const absent = new Set(['NoSuchKey', 'NotFound', 'NoSuchUpload']);
 
 /** Undefined instead of an error that says "not found". */
-async function found<T>(result: Promise<T>): Promise<T | undefined> {
+async function unlessAbsent<T>(result: Promise<T>): Promise<T | undefined> {
   try {
     return await result;
   } catch (error) {

@@ -63,9 +63,9 @@ export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore>
     },
     delete: (key) => bucket.remove(pathOf(key)),
     probe: () => probe(bucket, probeKey),
-    sweep: async (before, known) => {
+    sweep: async (before, knownKeys) => {
       const orphans = await removeOld(bucket, objects, before, async (keys) => {
-        const kept = await known(keys);
+        const kept = await knownKeys(keys);
         return keys.filter((key) => !kept.has(key));
       });
       const uploads = await removeOld(bucket, markers, before, async (keys) => {

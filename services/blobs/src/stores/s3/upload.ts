@@ -84,11 +84,11 @@ class Upload {
   }
 
   private async fill(chunk: Buffer): Promise<void> {
-    for (let at = 0; at < chunk.length;) {
+    for (let offset = 0; offset < chunk.length;) {
       if (this.filledBytes === this.buffers.sizeBytes) await this.sendPart();
-      const copied = chunk.copy(this.part!, this.filledBytes, at);
+      const copied = chunk.copy(this.part!, this.filledBytes, offset);
       this.filledBytes += copied;
-      at += copied;
+      offset += copied;
     }
   }
 
@@ -111,13 +111,13 @@ class Upload {
   }
 
   private startSending(): void {
-    const [part, at] = [this.part!, this.etags.length];
+    const [part, index] = [this.part!, this.etags.length];
     this.etags.push('');
     const send = async () => {
-      this.etags[at] = await this.bucket.putPart(
+      this.etags[index] = await this.bucket.putPart(
         this.to.key,
         this.uploadId!,
-        at + 1,
+        index + 1,
         part.subarray(0, this.filledBytes),
       );
       return part;

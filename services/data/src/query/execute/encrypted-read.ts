@@ -36,10 +36,10 @@ export function storedFilter(
 /**
  * Throws INVALID_QUERY for conditions of a join at `at` that refer to an encrypted field of the record one level up.
  */
-export function assertPlainReferences({ cipher }: Pick<Relation, 'cipher'>, find: Condition, at: string): void {
+export function assertPlainReferences({ cipher }: Pick<Relation, 'cipher'>, find: Condition, location: string): void {
   if (!cipher) return;
-  if ('conditions' in find) for (const one of find.conditions) assertPlainReferences({ cipher }, one, at);
-  else if (find.kind === 'reference') assertPlain(cipher, find.to, at);
+  if ('conditions' in find) for (const one of find.conditions) assertPlainReferences({ cipher }, one, location);
+  else if (find.kind === 'reference') assertPlain(cipher, find.to, location);
 }
 
 /** Throws INVALID_QUERY for a sort by an encrypted field. */

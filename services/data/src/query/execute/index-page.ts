@@ -38,13 +38,13 @@ export class IndexPageReader implements SharingReader<Page | undefined> {
   /** `shape` is that of the access path; `asked` is how many rows were asked for, beside one with the state. */
   constructor(
     shape: string,
-    asked: number,
+    requestedRows: number,
     { projection, show }: { projection: Projection; show: RecordText | undefined },
     hasState = false,
   ) {
     this.#hasState = hasState;
     this.#size = responseSizeOf(shape);
-    this.#limit = asked - 1;
+    this.#limit = requestedRows - 1;
     this.#projection = projection;
     this.#show = show;
     this.#records = new PageBuffer(this.#size.expected(this.#limit));
@@ -101,27 +101,27 @@ export class JoinedPageReader implements RowReader<Page | undefined> {
 
   constructor(
     shape: string,
-    private readonly asked: number,
+    private readonly requestedRows: number,
     private readonly writer: JoinedRecords,
   ) {
     this.#size = responseSizeOf(`${shape}\0joined`);
-    this.#records = new PageBuffer(this.#size.expected(asked - 1));
+    this.#records = new PageBuffer(this.#size.expected(requestedRows - 1));
   }
 
   row(row: Row): void {
     this.#rows += 1;
     if (row.isNull(0)) this.#isPlaced = false;
-    if (!this.#isPlaced || this.#rows >= this.asked) return;
+    if (!this.#isPlaced || this.#rows >= this.requestedRows) return;
     const record = this.writer.write(row.bytes(0), row.bytes(1));
     if (!record) this.#isPlaced = false;
     else this.#records.add(record);
-    if (this.#rows === this.asked - 1) this.#last = Buffer.from(row.bytes(0));
+    if (this.#rows === this.requestedRows - 1) this.#last = Buffer.from(row.bytes(0));
   }
 
   end(): Page | undefined {
     if (!this.#isPlaced) return undefined;
-    const hasMore = this.#rows >= this.asked;
-    this.#size.learn(this.#records.count, this.#records.length, this.#rows >= this.asked - 1);
+    const hasMore = this.#rows >= this.requestedRows;
+    this.#size.learn(this.#records.count, this.#records.length, this.#rows >= this.requestedRows - 1);
     return { records: this.#records, hasMore, last: hasMore ? { body: this.#last! } : undefined };
   }
 }

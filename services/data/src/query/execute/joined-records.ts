@@ -82,15 +82,15 @@ export class JoinedRecords extends ByteWriter {
   #record(stored: Buffer, shape: RecordShape): void {
     const { select, members, show } = shape;
     const start = this.size;
-    const own = withoutAliases(project(show ? show(stored) : stored, select.stored), shape);
+    const record = withoutAliases(project(show ? show(stored) : stored, select.stored), shape);
     if (members.length === 0) {
-      this.raw(own);
+      this.raw(record);
     } else {
       // The record is written without its closing brace, so that the joined members can follow.
-      const end = own.length - 1;
-      this.raw(own, 0, end);
-      members.forEach((member, at) => {
-        if (at > 0 || own[end - 1] !== openBrace) this.byte(comma);
+      const end = record.length - 1;
+      this.raw(record, 0, end);
+      members.forEach((member, index) => {
+        if (index > 0 || record[end - 1] !== openBrace) this.byte(comma);
         this.raw(member.key);
         this.#member(member);
       });
@@ -112,8 +112,8 @@ export class JoinedRecords extends ByteWriter {
     }
     if (count > joinedRecordsMax) throw tooMany(member);
     this.byte(openBracket);
-    for (let at = 0; at < count; at += 1) {
-      if (at > 0) this.byte(comma);
+    for (let index = 0; index < count; index += 1) {
+      if (index > 0) this.byte(comma);
       this.#record(this.#text(), member);
     }
     this.byte(closeBracket);
@@ -143,7 +143,7 @@ function withoutAliases(record: Buffer, { keys, select }: RecordShape): Buffer {
   return mayHave ? project(record, select.withoutAliases) : record;
 }
 
-const tooMany = ({ alias, at }: MemberShape): ReturnType<typeof resultTooLarge> =>
+const tooMany = ({ alias, at: location }: MemberShape): ReturnType<typeof resultTooLarge> =>
   resultTooLarge(`The join ${alias} gives a record more than ${joinedRecordsMax} others: narrow its find`, {
-    [at]: [`gives a record more than ${joinedRecordsMax} others`],
+    [location]: [`gives a record more than ${joinedRecordsMax} others`],
   });

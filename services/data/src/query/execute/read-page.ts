@@ -163,19 +163,19 @@ export function joinedPlan(plan: PagePlan, targets: readonly JoinTarget[]): Page
 /** Reads the page by a statement of any kind. Throws RESULT_TOO_LARGE where its rows are too large together. */
 async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Projection): Promise<Page> {
   const state = plan.relation.state && (await readState(db.shortPages, plan.relation.state));
-  const found = await limitPage(db.limits, plan, () => pageRows<TextRow>(db.pool, plan));
-  const hasMore = found.length === plan.limit;
-  if (hasMore) found.pop();
+  const textRows = await limitPage(db.limits, plan, () => pageRows<TextRow>(db.pool, plan));
+  const hasMore = textRows.length === plan.limit;
+  if (hasMore) textRows.pop();
   let size = 0;
-  for (const { body } of found) size += Buffer.byteLength(body) + 1;
+  for (const { body } of textRows) size += Buffer.byteLength(body) + 1;
   assertAnswerSize(size);
   const records = new PageBuffer(size + answerBytes);
   const show = recordText(plan.relation, db.mayReadPrivate);
-  for (const { body } of found) {
+  for (const { body } of textRows) {
     const text = show ? show(Buffer.from(body)).toString() : body;
     records.add(projection === 'all' ? text : project(text, projection));
   }
-  return { records, hasMore, last: found.at(-1), state };
+  return { records, hasMore, last: textRows.at(-1), state };
 }
 
 /** The state of a relation, before its page is read. */
@@ -184,17 +184,17 @@ const readState = async (reads: IndexReads, state: Sql): Promise<string | undefi
 
 /** Reads the page with its joins, in one statement. */
 async function readJoined(db: ReadDatabases, plan: PagePlan, select: JoinedSelect): Promise<Page> {
-  const found = await limitPage(db.limits, plan, () => pageRows<TextRow & { joined: string }>(db.pool, plan));
-  const hasMore = found.length === plan.limit;
-  if (hasMore) found.pop();
+  const textRows = await limitPage(db.limits, plan, () => pageRows<TextRow & { joined: string }>(db.pool, plan));
+  const hasMore = textRows.length === plan.limit;
+  if (hasMore) textRows.pop();
   let size = 0;
-  for (const row of found) size += Buffer.byteLength(row.body) + Buffer.byteLength(row.joined) + 1;
+  for (const row of textRows) size += Buffer.byteLength(row.body) + Buffer.byteLength(row.joined) + 1;
   assertAnswerSize(size);
   const records = new PageBuffer(size + answerBytes);
   const writer = new JoinedRecords(recordShape(select, plan.joins ?? [], plan.relation, db.mayReadPrivate));
   // No document is too large for this statement.
-  for (const row of found) records.add(writer.write(Buffer.from(row.body), Buffer.from(row.joined))!);
-  return { records, hasMore, last: found.at(-1) };
+  for (const row of textRows) records.add(writer.write(Buffer.from(row.body), Buffer.from(row.joined))!);
+  return { records, hasMore, last: textRows.at(-1) };
 }
 
 function assertAnswerSize(sizeBytes: number): void {
@@ -207,15 +207,15 @@ type TextRow = PageRow & { body: string };
 
 async function pageRows<R extends TextRow>(db: Queryable, plan: PagePlan): Promise<R[]> {
   if (plan.scan) return scanRows(db, plan, plan.scan);
-  const found = await rows<R & { truncated?: boolean }>(db, pageTextStatement(plan));
-  if (!found.some(({ truncated }) => truncated === true)) return found;
+  const textRows = await rows<R & { truncated?: boolean }>(db, pageTextStatement(plan));
+  if (!textRows.some(({ truncated }) => truncated === true)) return textRows;
   return rows<R>(db, pageTextStatement({ ...alternativePlan(plan)!, joins: plan.joins }));
 }
 
 async function scanRows<R extends TextRow>(db: Queryable, plan: PagePlan, step: ScanStep): Promise<R[]> {
-  const found = await rows<R>(db, pageTextStatement(plan));
-  if (step.kind !== 'head' || found.length === plan.limit) return found;
-  return rows<R>(db, pageTextStatement({ ...plan, scan: stepAfterHead(plan, step.rows, found.length) }));
+  const textRows = await rows<R>(db, pageTextStatement(plan));
+  if (step.kind !== 'head' || textRows.length === plan.limit) return textRows;
+  return rows<R>(db, pageTextStatement({ ...plan, scan: stepAfterHead(plan, step.rows, textRows.length) }));
 }
 
 /** The statement by which a plan is read over the pool. */
@@ -238,11 +238,11 @@ async function totalOf(
   { pool, limits }: ReadDatabases,
   plan: PagePlan,
   { offset, cursor, count }: ReadOptions,
-  found: number,
+  recordCount: number,
   hasMore: boolean,
 ): Promise<bigint | null> {
   // The page is the last one.
-  if (cursor === undefined && !hasMore && (found > 0 || offset === 0)) return BigInt(offset + found);
+  if (cursor === undefined && !hasMore && (recordCount > 0 || offset === 0)) return BigInt(offset + recordCount);
   if (isAll(plan.filter)) return plan.relation.rowCount;
   return count === 'none' ? null : limitCount(limits, plan, () => countDocuments(pool, plan));
 }

@@ -46,15 +46,15 @@ export class SlowQueries {
     const sort = shortened(terms.join(','), sortLengthMax);
     const key = `${filter}\0${sort}`;
     const { fields } = adviseIndex(plan);
-    const known = shapes.get(key);
+    const existing = shapes.get(key);
     // A shape that ran again is the newest, so that the oldest one gives way.
     shapes.delete(key);
     shapes.set(key, {
       filter,
       sort,
-      count: (known?.count ?? 0) + 1,
-      totalMs: (known?.totalMs ?? 0) + elapsedMs,
-      maxMs: Math.max(known?.maxMs ?? 0, elapsedMs),
+      count: (existing?.count ?? 0) + 1,
+      totalMs: (existing?.totalMs ?? 0) + elapsedMs,
+      maxMs: Math.max(existing?.maxMs ?? 0, elapsedMs),
       lastAt: new Date(),
       advisedFields: fields.every(({ length }) => length <= fieldLengthMax) ? fields : [],
     });
@@ -62,7 +62,7 @@ export class SlowQueries {
   }
 
   /** Returns the shapes of the queries of a collection, the longest total time first. */
-  of(collection: string): QueryShape[] {
+  shapesOf(collection: string): QueryShape[] {
     const shapes = this.#collections.get(collection)?.values() ?? [];
     return [...shapes].sort((a, b) => b.totalMs - a.totalMs);
   }

@@ -40,8 +40,8 @@ export async function hintUnknownFields(
   const unknown = [...paths.values()].filter((path) => !isKnown(source, path)).slice(0, hintsMax);
   if (unknown.length === 0) return [];
   const sample = await readSample(db, source, unknown);
-  return sample.flatMap(({ isPresent, names }, at) => {
-    const path = unknown[at]!;
+  return sample.flatMap(({ isPresent, names }, index) => {
+    const path = unknown[index]!;
     return isPresent ? [] : [hintOf(source, path, mayName ? names : [])];
   });
 }
@@ -70,7 +70,7 @@ async function readSample(db: Queryable, source: Relation, paths: readonly Path[
         case when jsonb_typeof(${parent}) = 'object' then ${parent} else '{}'::jsonb end) m(name)
         order by m.name limit ${namesMax}))`;
   });
-  const found = await row<{ fields: string }>(
+  const sample = await row<{ fields: string }>(
     db,
     sql`with sample as materialized (
           select b.body::jsonb as j from (
@@ -79,7 +79,7 @@ async function readSample(db: Queryable, source: Relation, paths: readonly Path[
         )
         select json_build_array(${join(fields, ', ')})::text as fields where exists (select from sample)`,
   );
-  return found ? (JSON.parse(found.fields) as SampledField[]) : [];
+  return sample ? (JSON.parse(sample.fields) as SampledField[]) : [];
 }
 
 function hintOf(source: Relation, path: Path, names: readonly string[]): FieldHint {

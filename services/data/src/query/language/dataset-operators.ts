@@ -11,9 +11,9 @@ export const datasetOperators: readonly Operator[] = [
   {
     spellings: ['inDataset'],
     operand: 'text',
-    parse(path, operand, at) {
-      const name = textOf(operand, at);
-      if (!isName(name)) throw invalidQuery(at, `must be the name of a data set, which ${nameRule}`);
+    parse(path, operand, location) {
+      const name = textOf(operand, location);
+      if (!isName(name)) throw invalidQuery(location, `must be the name of a data set, which ${nameRule}`);
       return { kind: 'dataset', path, name, table: undefined };
     },
   },

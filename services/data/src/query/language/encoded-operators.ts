@@ -16,13 +16,13 @@ export const encodedOperators: readonly Operator[] = [
  * The text that base64 encodes (RFC 4648, section 4 or 5, with or without padding). Throws INVALID_QUERY for any other
  * operand, for bytes that are not UTF-8, and for U+0000, which no document holds.
  */
-function textOfBase64(operand: JsonValue, at: string): string {
-  const sent = textOf(operand, at).replaceAll('-', '+').replaceAll('_', '/');
+function textOfBase64(operand: JsonValue, location: string): string {
+  const sent = textOf(operand, location).replaceAll('-', '+').replaceAll('_', '/');
   const bytes = Buffer.from(sent, 'base64');
   const canonical = bytes.toString('base64');
   // Buffer skips what is not base64.
-  if (sent !== canonical && sent !== canonical.replace(/=+$/, '')) throw invalidQuery(at, 'is not valid base64');
-  if (!isUtf8(bytes)) throw invalidQuery(at, 'does not encode UTF-8 text');
-  if (bytes.includes(0)) throw invalidQuery(at, 'encodes U+0000, which no document holds');
+  if (sent !== canonical && sent !== canonical.replace(/=+$/, '')) throw invalidQuery(location, 'is not valid base64');
+  if (!isUtf8(bytes)) throw invalidQuery(location, 'does not encode UTF-8 text');
+  if (bytes.includes(0)) throw invalidQuery(location, 'encodes U+0000, which no document holds');
   return bytes.toString('utf8');
 }

@@ -49,10 +49,10 @@ export function withTerms(cipher: DocumentCipher, condition: Condition, unsuppor
     const { kind, conditions } = condition;
     return { kind, conditions: conditions.map((one) => withTerms(cipher, one, unsupported)) };
   }
-  const found = encryptedAt(cipher, condition.path);
+  const match = encryptedAt(cipher, condition.path);
   // A value is no object, so nothing is inside of it.
-  if (!found || found.relation === 'inside') return condition;
-  const { field, relation } = found;
+  if (!match || match.relation === 'inside') return condition;
+  const { field, relation } = match;
   if (relation === 'around') return isOfPresence(condition) ? condition : unsupported(condition, field);
   const path = field.termName.split('.');
   switch (condition.kind) {
@@ -75,8 +75,11 @@ const termOf = ({ cipher }: EncryptedField, value: JsonValue): string => cipher.
 export const never: Condition = or();
 
 /** Throws INVALID_QUERY for a path that is to be sorted by, or joined to, and leads to an encrypted field. */
-export function assertPlain(cipher: DocumentCipher | undefined, path: Path, at: string): void {
-  const found = cipher && encryptedAt(cipher, path);
-  if (found)
-    throw invalidQuery(at, `names the encrypted field ${found.field.name}, which can be compared for equality only`);
+export function assertPlain(cipher: DocumentCipher | undefined, path: Path, location: string): void {
+  const match = cipher && encryptedAt(cipher, path);
+  if (match)
+    throw invalidQuery(
+      location,
+      `names the encrypted field ${match.field.name}, which can be compared for equality only`,
+    );
 }

@@ -4,11 +4,11 @@ import type { Path } from './condition';
 /**
  * Whether one of the paths is `of`, leads to it or into it. The whole record, an empty path, is touched by any query.
  */
-export const isTouched = (of: Path, paths: readonly Path[]): boolean =>
-  of.length === 0 ||
+export const isTouched = (target: Path, paths: readonly Path[]): boolean =>
+  target.length === 0 ||
   paths.some((path) => {
-    const shared = Math.min(path.length, of.length);
-    return path.slice(0, shared).every((step, at) => isSameStep(step, of[at]!));
+    const shared = Math.min(path.length, target.length);
+    return path.slice(0, shared).every((step, at) => isSameStep(step, target[at]!));
   });
 
 /**
@@ -21,14 +21,14 @@ export const isShown = (path: Path, shown: readonly Projection[]): boolean =>
 const isSameStep = (one: string, other: string): boolean =>
   one === other || (/^\d+$/.test(one) && /^\d+$/.test(other) && BigInt(one) === BigInt(other));
 
-function keeps(projection: Projection, path: Path, at: number): boolean {
+function keeps(projection: Projection, path: Path, depth: number): boolean {
   if (projection === 'all') return true;
   if (projection === 'none') return false;
-  if (at === path.length) return true;
+  if (depth === path.length) return true;
   let isNamed = false;
   for (const [step, part] of projection.members.entries()) {
-    if (!isSameStep(step, path[at]!)) continue;
-    if (keeps(part, path, at + 1)) return true;
+    if (!isSameStep(step, path[depth]!)) continue;
+    if (keeps(part, path, depth + 1)) return true;
     isNamed = true;
   }
   return !isNamed && projection.keeps === 'others';

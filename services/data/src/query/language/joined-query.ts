@@ -16,19 +16,19 @@ export interface FindAndSelect extends Query {
 export function parseFindAndSelect(
   find: JsonValue | undefined,
   select: JsonValue | undefined,
-  at = { find: 'find', select: 'select' },
+  locations = { find: 'find', select: 'select' },
 ): FindAndSelect {
-  const { find: condition, joins, conditionCount } = parseQuery(find, at.find);
+  const { find: condition, joins, conditionCount } = parseQuery(find, locations.find);
   if (joins.length === 0) {
     return {
       find: condition,
       joins,
       conditionCount,
-      projection: parseSelect(select, at.select),
+      projection: parseSelect(select, locations.select),
       joinedSelect: undefined,
     };
   }
   const aliases = joins.map(({ alias }) => alias);
-  const joinedSelect = parseJoinedSelect(select, aliases, at.select);
+  const joinedSelect = parseJoinedSelect(select, aliases, locations.select);
   return { find: condition, joins, conditionCount, projection: 'all', joinedSelect };
 }

@@ -17,14 +17,18 @@ export interface JoinedSelect {
  * A `select` of records with joins. It names fields; the joins, which are asked for elsewhere, stay in the record
  * unless it excludes them. Throws INVALID_QUERY.
  */
-export function parseJoinedSelect(select: JsonValue | undefined, aliases: readonly string[], at: string): JoinedSelect {
+export function parseJoinedSelect(
+  select: JsonValue | undefined,
+  aliases: readonly string[],
+  location: string,
+): JoinedSelect {
   const withoutAliases =
     aliases.length === 0 ? 'all' : compileProjection(new Map(aliases.map((alias) => [alias, false] as const)));
-  const projection = parseSelect(select, at);
+  const projection = parseSelect(select, location);
   const named = new Set(namesOf(select).map((name) => name.split('.')[0]!));
   const unnamed = aliases.filter((alias) => !named.has(alias));
   if (unnamed.length === aliases.length) return { stored: projection, whole: 'all', withoutAliases, aliases };
-  const whole = parseSelect(keepsNamed(projection) ? withNames(select, unnamed) : select, at);
+  const whole = parseSelect(keepsNamed(projection) ? withNames(select, unnamed) : select, location);
   return { stored: 'all', whole, withoutAliases, aliases };
 }
 

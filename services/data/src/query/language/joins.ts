@@ -43,35 +43,36 @@ export interface JoinParts extends Pick<Join, 'alias' | 'at' | 'model' | 'many'>
 }
 
 /** The parts of `"alias": {"resolve": {"find", "select"}, "model", "many"}`. Throws INVALID_QUERY. */
-export function parseJoinParts(alias: string, value: JsonObject, at: string): JoinParts {
-  const { path, operator } = parseName(alias, at);
-  if (path.length > 1 || operator) throw invalidQuery(at, 'is a join, whose name must be one step');
+export function parseJoinParts(alias: string, value: JsonObject, location: string): JoinParts {
+  const { path, operator } = parseName(alias, location);
+  if (path.length > 1 || operator) throw invalidQuery(location, 'is a join, whose name must be one step');
   for (const name of value.keys()) {
-    if (!joinMembers.has(name)) throw invalidQuery(`${at}.${name}`, 'is not a known member of a join');
+    if (!joinMembers.has(name)) throw invalidQuery(`${location}.${name}`, 'is not a known member of a join');
   }
   const model = value.get('model');
-  if (typeof model !== 'string') throw invalidQuery(`${at}.model`, 'must be the name of a collection');
+  if (typeof model !== 'string') throw invalidQuery(`${location}.model`, 'must be the name of a collection');
   const many = value.get('many') ?? true;
-  if (typeof many !== 'boolean') throw invalidQuery(`${at}.many`, 'must be true or false');
+  if (typeof many !== 'boolean') throw invalidQuery(`${location}.many`, 'must be true or false');
   const resolve = value.get('resolve') ?? null;
-  if (!(resolve instanceof Map)) throw invalidQuery(`${at}.resolve`, 'must be an object');
+  if (!(resolve instanceof Map)) throw invalidQuery(`${location}.resolve`, 'must be an object');
   for (const name of resolve.keys()) {
-    if (!resolveMembers.has(name)) throw invalidQuery(`${at}.resolve.${name}`, 'is not a known member of resolve');
+    if (!resolveMembers.has(name))
+      throw invalidQuery(`${location}.resolve.${name}`, 'is not a known member of resolve');
   }
-  return { alias, at, model, many, find: resolve.get('find'), select: resolve.get('select') };
+  return { alias, at: location, model, many, find: resolve.get('find'), select: resolve.get('select') };
 }
 
 /** A join of its parts, with its parsed `find`. */
 export function makeJoin(parts: JoinParts, find: Condition, joins: readonly Join[]): Join {
-  const { alias, at, model, many } = parts;
+  const { alias, at: location, model, many } = parts;
   const aliases = joins.map((join) => join.alias);
-  const select = parseJoinedSelect(parts.select, aliases, `${at}.resolve.select`);
-  return { alias, at, model, many, find, joins, select };
+  const select = parseJoinedSelect(parts.select, aliases, `${location}.resolve.select`);
+  return { alias, at: location, model, many, find, joins, select };
 }
 
-export function assertJoinLimits(count: number, level: number, at: string): void {
-  if (count > joinsMax) throw overLimit(at, `is beyond the ${joinsMax} joins that a query may have`);
-  if (level > joinLevelsMax) throw overLimit(at, `is beyond the ${joinLevelsMax} levels that joins may nest`);
+export function assertJoinLimits(count: number, level: number, location: string): void {
+  if (count > joinsMax) throw overLimit(location, `is beyond the ${joinsMax} joins that a query may have`);
+  if (level > joinLevelsMax) throw overLimit(location, `is beyond the ${joinLevelsMax} levels that joins may nest`);
 }
 
 /**
@@ -85,9 +86,9 @@ export function assertDistinct(joins: ReadonlyArray<{ join: Join; references: Pa
     aliases.add(join.alias);
   }
   for (const { join, references } of joins) {
-    for (const { path, at } of references.found) {
+    for (const { path, at: location } of references.found) {
       if (path[0] !== join.alias && aliases.has(path[0]!)) {
-        throw invalidQuery(at, `refers to the join ${path[0]}; only stored fields can be referred to`);
+        throw invalidQuery(location, `refers to the join ${path[0]}; only stored fields can be referred to`);
       }
     }
   }
@@ -97,13 +98,13 @@ export function assertDistinct(joins: ReadonlyArray<{ join: Join; references: Pa
 export const allJoins = (joins: readonly Join[]): Join[] => joins.flatMap((join) => [join, ...allJoins(join.joins)]);
 
 /** The name of the collection of a join: `collection`, or `app::collection` with the caller's app. */
-export function modelName(appId: string, { model, at }: Pick<Join, 'model' | 'at'>): string {
+export function modelName(appId: string, { model, at: location }: Pick<Join, 'model' | 'at'>): string {
   const separator = model.indexOf('::');
   if (separator >= 0 && model.slice(0, separator) !== appId) {
-    throw invalidQuery(`${at}.model`, 'names a collection of another app');
+    throw invalidQuery(`${location}.model`, 'names a collection of another app');
   }
   const name = separator < 0 ? model : model.slice(separator + 2);
-  if (!isName(name)) throw invalidQuery(`${at}.model`, nameRule);
+  if (!isName(name)) throw invalidQuery(`${location}.model`, nameRule);
   return name;
 }
 

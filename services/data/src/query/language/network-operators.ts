@@ -9,10 +9,10 @@ export const networkOperators: readonly Operator[] = [
   {
     spellings: ['CIDR', 'cidr'],
     operand: 'texts',
-    parse: (path, operand, at) => ({
+    parse: (path, operand, location) => ({
       kind: 'network',
       path,
-      networks: textsOf(operand, at).map((text) => networkOf(text, at)),
+      networks: textsOf(operand, location).map((text) => networkOf(text, location)),
       isWithin: true,
     }),
   },
@@ -21,10 +21,10 @@ export const networkOperators: readonly Operator[] = [
   {
     spellings: ['inCountry'],
     operand: 'texts',
-    parse: (path, operand, at) => ({
+    parse: (path, operand, location) => ({
       kind: 'country',
       path,
-      countries: textsOf(operand, at).map((text) => countryOf(text, at)),
+      countries: textsOf(operand, location).map((text) => countryOf(text, location)),
     }),
   },
 ];
@@ -40,14 +40,14 @@ const local = (path: Path, isWithin: boolean) => ({
 const textsOf = (operand: JsonValue, at: string): string[] =>
   (Array.isArray(operand) ? listOf(operand, at) : [operand]).map((text) => textOf(text, at));
 
-function networkOf(text: string, at: string): string {
+function networkOf(text: string, location: string): string {
   const network = parseNetwork(text);
-  if (!network) throw invalidQuery(at, 'must hold networks such as 10.0.0.0/8 and 2001:db8::/32, or addresses');
+  if (!network) throw invalidQuery(location, 'must hold networks such as 10.0.0.0/8 and 2001:db8::/32, or addresses');
   return networkText(network);
 }
 
-function countryOf(text: string, at: string): string {
+function countryOf(text: string, location: string): string {
   if (!/^[A-Za-z]{2}$/.test(text))
-    throw invalidQuery(at, 'must hold ISO 3166-1 alpha-2 codes of countries, such as DE');
+    throw invalidQuery(location, 'must hold ISO 3166-1 alpha-2 codes of countries, such as DE');
   return text.toUpperCase();
 }

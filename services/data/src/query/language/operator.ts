@@ -36,20 +36,20 @@ export interface Operator {
 
 export const spelled = (spellings: string): readonly string[] => spellings.split(' ');
 
-export function flagOf(operand: JsonValue, at: string): boolean {
-  if (typeof operand !== 'boolean') throw invalidQuery(at, 'must be true or false');
+export function flagOf(operand: JsonValue, location: string): boolean {
+  if (typeof operand !== 'boolean') throw invalidQuery(location, 'must be true or false');
   return operand;
 }
 
 export const listValuesMax = 1000;
 
-export function listOf(operand: JsonValue, at: string): JsonValue[] {
-  if (!Array.isArray(operand)) throw invalidQuery(at, 'must be an array');
-  if (operand.length > listValuesMax) throw overLimit(at, `may hold at most ${listValuesMax} values`);
+export function listOf(operand: JsonValue, location: string): JsonValue[] {
+  if (!Array.isArray(operand)) throw invalidQuery(location, 'must be an array');
+  if (operand.length > listValuesMax) throw overLimit(location, `may hold at most ${listValuesMax} values`);
   return operand;
 }
 
-export function textOf(operand: JsonValue, at: string): string {
-  if (typeof operand !== 'string') throw invalidQuery(at, 'must be a string');
+export function textOf(operand: JsonValue, location: string): string {
+  if (typeof operand !== 'string') throw invalidQuery(location, 'must be a string');
   return operand;
 }

@@ -45,8 +45,8 @@ const bySpelling = new Map(
 export const isOperatorName = (name: string): boolean => bySpelling.has(name);
 
 /** Throws INVALID_QUERY for a name that is no operator's. */
-export function operatorOf(name: string, at: string): Operator {
+export function operatorOf(name: string, location: string): Operator {
   const operator = bySpelling.get(name);
   if (operator !== undefined) return operator;
-  throw invalidQuery(at, `is not a known operator${suggestion(nearestOperator(name))}`);
+  throw invalidQuery(location, `is not a known operator${suggestion(nearestOperator(name))}`);
 }

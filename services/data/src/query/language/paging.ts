@@ -22,34 +22,34 @@ export function parseSelect(select: JsonValue | undefined, at = 'select'): Proje
   return translated(at, () => compileProjection(select ?? null));
 }
 
-function translated<T>(at: string, read: () => T): T {
+function translated<T>(location: string, read: () => T): T {
   return translateJsonErrors(read, (error) => {
-    const path = jsonErrorPath(at, error);
+    const path = jsonErrorPath(location, error);
     return invalid(`${path}: ${error.message}`, { [path]: [error.message] }, INVALID_QUERY);
   });
 }
 
 /** `limit`: 1 to 10,000, by default 100. */
-export function parseLimit(value: JsonValue | undefined, at = 'limit', fallback = limitDefault): number {
+export function parseLimit(value: JsonValue | undefined, location = 'limit', fallback = limitDefault): number {
   if (value === undefined || value === null) return fallback;
-  const limit = wholeNumber(value, at);
-  if (limit < 1) throw invalidQuery(at, 'must be at least 1');
-  if (limit > limitMax) throw overLimit(at, `may be at most ${limitMax}`);
+  const limit = wholeNumber(value, location);
+  if (limit < 1) throw invalidQuery(location, 'must be at least 1');
+  if (limit > limitMax) throw overLimit(location, `may be at most ${limitMax}`);
   return limit;
 }
 
 /** `offset`: 0 to 1,000,000. */
-export function parseOffset(value: JsonValue | undefined, at = 'offset'): number {
+export function parseOffset(value: JsonValue | undefined, location = 'offset'): number {
   if (value === undefined || value === null) return 0;
-  const offset = wholeNumber(value, at);
-  if (offset < 0) throw invalidQuery(at, 'must be at least 0');
-  if (offset > offsetMax) throw overLimit(at, `may be at most ${offsetMax}`);
+  const offset = wholeNumber(value, location);
+  if (offset < 0) throw invalidQuery(location, 'must be at least 0');
+  if (offset > offsetMax) throw overLimit(location, `may be at most ${offsetMax}`);
   return offset;
 }
 
-function wholeNumber(value: JsonValue, at: string): number {
+function wholeNumber(value: JsonValue, location: string): number {
   if (value instanceof JsonNumber && value.isInteger) return value.toNumber();
-  throw invalidQuery(at, 'must be a whole number');
+  throw invalidQuery(location, 'must be a whole number');
 }
 
 /** A whole number from a URL, for the functions above; other text is left to them to refuse. */
@@ -57,22 +57,22 @@ export function numberOfText(text: string | undefined): JsonValue | undefined {
   return text !== undefined && /^-?\d{1,18}$/.test(text) ? new JsonNumber(text) : text;
 }
 
-export function parseCount(value: JsonValue | undefined, at = 'count'): 'exact' | 'none' {
+export function parseCount(value: JsonValue | undefined, location = 'count'): 'exact' | 'none' {
   if (value === undefined || value === null) return 'exact';
-  if (value !== 'exact' && value !== 'none') throw invalidQuery(at, 'must be exact or none');
+  if (value !== 'exact' && value !== 'none') throw invalidQuery(location, 'must be exact or none');
   return value;
 }
 
 /** Sort terms from text (`-rating,title`) or a list of such fields; none for undefined. */
-export function parseSortList(value: JsonValue | undefined, at = 'sort'): SortTerm[] {
+export function parseSortList(value: JsonValue | undefined, location = 'sort'): SortTerm[] {
   if (value === undefined || value === null || value === '') return [];
   if (typeof value === 'string')
     return parseSort(
       value.split(',').map((name) => name.trim()),
-      at,
+      location,
     );
-  if (!Array.isArray(value)) throw invalidQuery(at, 'must be a field or a list of fields');
-  return parseSort(value, at);
+  if (!Array.isArray(value)) throw invalidQuery(location, 'must be a field or a list of fields');
+  return parseSort(value, location);
 }
 
 export const INVALID_CURSOR = 'INVALID_CURSOR';
@@ -90,9 +90,9 @@ export function parseCursor(value: JsonValue | undefined, offset: number): strin
 }
 
 /** Refuses members that are not known. */
-export function refuseUnknown(keys: Iterable<string>, known: ReadonlySet<string>, at = ''): void {
+export function refuseUnknown(keys: Iterable<string>, knownKeys: ReadonlySet<string>, location = ''): void {
   for (const key of keys)
-    if (!known.has(key)) throw invalidQuery(at === '' ? key : `${at}.${key}`, 'is not a known field');
+    if (!knownKeys.has(key)) throw invalidQuery(location === '' ? key : `${location}.${key}`, 'is not a known field');
 }
 
 /** The caller showed no key that may read what is private. */

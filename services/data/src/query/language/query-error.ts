@@ -10,12 +10,12 @@ const placeLengthMax = 200;
 const messageLengthMax = 500;
 
 /** `at` is the place in the query, as the caller sees it. */
-export function invalidQuery(at: string, message: string): ServiceError {
-  const [place, text] = [shortened(at, placeLengthMax), shortened(message, messageLengthMax)];
+export function invalidQuery(location: string, message: string): ServiceError {
+  const [place, text] = [shortened(location, placeLengthMax), shortened(message, messageLengthMax)];
   return invalid(`The query is not valid: ${place} ${text}`, { [place]: [text] }, INVALID_QUERY);
 }
 
-export function overLimit(at: string, message: string): ServiceError {
-  const place = shortened(at, placeLengthMax);
+export function overLimit(location: string, message: string): ServiceError {
+  const place = shortened(location, placeLengthMax);
   return invalid(`${place} ${message}`, { [place]: [message] }, LIMIT_EXCEEDED);
 }

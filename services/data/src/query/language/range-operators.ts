@@ -13,9 +13,9 @@ export const rangeOperators: readonly Operator[] = [
     spellings: spelled('between betweenOp $between'),
     operand: 'pair',
     takesReferences: true,
-    parse(path, operand, at, references) {
-      const [from, to] = boundsOf(operand, at);
-      return and(range(path, '>=', from, at, references), range(path, '<=', to, at, references));
+    parse(path, operand, location, references) {
+      const [from, to] = boundsOf(operand, location);
+      return and(range(path, '>=', from, location, references), range(path, '<=', to, location, references));
     },
   },
 ];
@@ -34,20 +34,20 @@ function range(
   path: Path,
   comparison: Comparison,
   operand: JsonValue,
-  at: string,
+  location: string,
   references: References | undefined,
 ): Condition {
-  const to = references?.pathOf(operand, at);
+  const to = references?.pathOf(operand, location);
   if (to) return { kind: 'reference', path, comparison, to };
-  return { kind: 'range', path, comparison, bound: scalarOf(operand, at) };
+  return { kind: 'range', path, comparison, bound: scalarOf(operand, location) };
 }
 
-function scalarOf(operand: JsonValue, at: string): Scalar {
+function scalarOf(operand: JsonValue, location: string): Scalar {
   if (typeof operand === 'string' || typeof operand === 'boolean' || operand instanceof JsonNumber) return operand;
-  throw invalidQuery(at, 'must be a string, a number or a boolean');
+  throw invalidQuery(location, 'must be a string, a number or a boolean');
 }
 
-function boundsOf(operand: JsonValue, at: string): [JsonValue, JsonValue] {
+function boundsOf(operand: JsonValue, location: string): [JsonValue, JsonValue] {
   if (Array.isArray(operand) && operand.length === 2) return [operand[0]!, operand[1]!];
   if (operand instanceof Map && operand.size === 2) {
     for (const [from, to] of [
@@ -57,5 +57,5 @@ function boundsOf(operand: JsonValue, at: string): [JsonValue, JsonValue] {
       if (operand.has(from) && operand.has(to)) return [operand.get(from)!, operand.get(to)!];
     }
   }
-  throw invalidQuery(at, 'must be {"from": …, "to": …}, {"min": …, "max": …} or an array of two values');
+  throw invalidQuery(location, 'must be {"from": …, "to": …}, {"min": …, "max": …} or an array of two values');
 }

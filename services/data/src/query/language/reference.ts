@@ -12,8 +12,9 @@ export const isReference = (operand: JsonValue): boolean =>
 
 /** The references of a `find` that has no record above it. */
 export const noReferences: References = {
-  pathOf(operand, at) {
-    if (isReference(operand)) throw invalidQuery(at, 'refers to the record one level up, and only joins have one');
+  pathOf(operand, location) {
+    if (isReference(operand))
+      throw invalidQuery(location, 'refers to the record one level up, and only joins have one');
     return undefined;
   },
 };
@@ -22,15 +23,16 @@ export const noReferences: References = {
 export class ParentReferences implements References {
   readonly found: Array<{ path: Path; at: string }> = [];
 
-  pathOf(operand: JsonValue, at: string): Path | undefined {
+  pathOf(operand: JsonValue, location: string): Path | undefined {
     if (typeof operand !== 'string' || !operand.startsWith('$')) return undefined;
     if (!parentReference.test(operand)) {
-      if (/^\$[a-z_]\w*\./i.test(operand)) throw invalidQuery(at, 'may refer to $data.<field> or $parent.<field> only');
+      if (/^\$[a-z_]\w*\./i.test(operand))
+        throw invalidQuery(location, 'may refer to $data.<field> or $parent.<field> only');
       return undefined;
     }
     const dot = operand.indexOf('.');
-    const path = parsePath(dot < 0 ? '' : operand.slice(dot + 1), at);
-    this.found.push({ path, at });
+    const path = parsePath(dot < 0 ? '' : operand.slice(dot + 1), location);
+    this.found.push({ path, at: location });
     return path;
   }
 }

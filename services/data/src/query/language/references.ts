@@ -27,20 +27,20 @@ export function datasetsOf(condition: Condition): string[] {
 }
 
 /** The condition with the tables of its data sets. Throws INVALID_QUERY for a data set or networks that are missing. */
-export function withReferences(condition: Condition, found: FoundReferences): Condition {
+export function withReferences(condition: Condition, references: FoundReferences): Condition {
   switch (condition.kind) {
     case 'and':
     case 'or':
     case 'none':
-      return { kind: condition.kind, conditions: condition.conditions.map((one) => withReferences(one, found)) };
+      return { kind: condition.kind, conditions: condition.conditions.map((one) => withReferences(one, references)) };
     case 'dataset': {
-      const table = found.tables.get(condition.name);
+      const table = references.tables.get(condition.name);
       if (!table)
         throw invalidQuery(placeOf(condition, 'inDataset'), `names no data set of the app: ${condition.name}`);
       return { ...condition, table };
     }
     case 'country':
-      if (found.hasCountries) return condition;
+      if (references.hasCountries) return condition;
       throw invalidQuery(
         placeOf(condition, 'inCountry'),
         'needs networks by country, which the operator of the service supplies: a CSV file, set as COUNTRY_NETWORKS_FILE',

@@ -17,30 +17,33 @@ export const regexpOperators: readonly Operator[] = [
   },
 ];
 
-function regexpOf(text: string, at: string): Regexp {
+function regexpOf(text: string, location: string): Regexp {
   try {
     return parseRegexp(text);
   } catch (error) {
     if (error instanceof RegexpSyntaxError) {
       throw invalidQuery(
-        at,
+        location,
         `is not a regular expression (RE2 syntax): at character ${error.position}, ${error.reason}`,
       );
     }
-    if (error instanceof RegexpLimitError) throw overLimit(at, error.message);
+    if (error instanceof RegexpLimitError) throw overLimit(location, error.message);
     throw error;
   }
 }
 
 /** Bounds what the regular expressions of a query need together, wherever they come from. Throws LIMIT_EXCEEDED. */
-export function assertExpressions(condition: Condition, at = 'find'): void {
-  const found = [...expressionsIn(condition)];
-  if (found.length > expressionsMax) {
-    throw overLimit(at, `may have at most ${expressionsMax} regular expressions`);
+export function assertExpressions(condition: Condition, location = 'find'): void {
+  const expressions = [...expressionsIn(condition)];
+  if (expressions.length > expressionsMax) {
+    throw overLimit(location, `may have at most ${expressionsMax} regular expressions`);
   }
-  const complexity = found.reduce((sum, one) => sum + one.complexity, 0);
+  const complexity = expressions.reduce((sum, one) => sum + one.complexity, 0);
   if (complexity > queryComplexityMax) {
-    throw overLimit(at, `has regular expressions too complex together, ${complexity} of at most ${queryComplexityMax}`);
+    throw overLimit(
+      location,
+      `has regular expressions too complex together, ${complexity} of at most ${queryComplexityMax}`,
+    );
   }
 }
 

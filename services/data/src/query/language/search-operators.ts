@@ -9,9 +9,9 @@ export const searchOperators: readonly Operator[] = [
   {
     spellings: spelled('$search'),
     operand: 'text',
-    parse: (path, operand, at) => {
-      const search = textOf(operand, at);
-      if (search.length > searchLengthMax) throw overLimit(at, `may have at most ${searchLengthMax} characters`);
+    parse: (path, operand, location) => {
+      const search = textOf(operand, location);
+      if (search.length > searchLengthMax) throw overLimit(location, `may have at most ${searchLengthMax} characters`);
       return { kind: 'search', path, search };
     },
   },

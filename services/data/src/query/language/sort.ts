@@ -11,11 +11,11 @@ export interface SortTerm {
 }
 
 /** Terms from names of fields, `-field` descends. Throws INVALID_QUERY. */
-export function parseSort(names: readonly JsonValue[], at: string): SortTerm[] {
-  if (names.length > sortFieldsMax) throw overLimit(at, `may hold at most ${sortFieldsMax} fields`);
+export function parseSort(names: readonly JsonValue[], location: string): SortTerm[] {
+  if (names.length > sortFieldsMax) throw overLimit(location, `may hold at most ${sortFieldsMax} fields`);
   return names.map((name) => {
-    if (typeof name !== 'string') throw invalidQuery(at, 'must hold names of fields');
+    if (typeof name !== 'string') throw invalidQuery(location, 'must hold names of fields');
     const descending = name.startsWith('-');
-    return { path: parsePath(descending ? name.slice(1) : name, at), descending };
+    return { path: parsePath(descending ? name.slice(1) : name, location), descending };
   });
 }

@@ -37,30 +37,39 @@ const [atLeast, atMost] = ['greaterThanOrEqual', 'lessThanOrEqual'].map((name) =
  * A condition from the text of a URL, read as the type of the field says; where nothing says it, both as a string and
  * as the JSON scalar that it reads as. Lists are separated by commas. Throws INVALID_QUERY.
  */
-export function conditionOfText(path: Path, operator: Operator, text: string, type: FieldType, at: string): Condition {
-  if (operator.opposite) return not(conditionOfText(path, operator.opposite, text, type, at));
+export function conditionOfText(
+  path: Path,
+  operator: Operator,
+  text: string,
+  type: FieldType,
+  location: string,
+): Condition {
+  if (operator.opposite) return not(conditionOfText(path, operator.opposite, text, type, location));
   switch (operator.operand) {
     case 'flag':
-      return operator.parse(path, scalarOf(text) ?? text, at);
+      return operator.parse(path, scalarOf(text) ?? text, location);
     case 'text':
-      return operator.parse(path, text, at);
+      return operator.parse(path, text, location);
     case 'texts':
-      return operator.parse(path, arrayOf(text) ?? text.split(','), at);
+      return operator.parse(path, arrayOf(text) ?? text.split(','), location);
     case 'list': {
       const array = arrayOf(text);
-      const values = array?.map((value) => typed(value, type, at)) ?? listed(text, type, at);
-      return operator.parse(path, values, at);
+      const values = array?.map((value) => typed(value, type, location)) ?? listed(text, type, location);
+      return operator.parse(path, values, location);
     }
     case 'pair': {
       const [from, to, ...more] = text.split(',');
       if (from === undefined || to === undefined || more.length > 0) {
-        throw invalidQuery(at, 'must be two values separated by a comma');
+        throw invalidQuery(location, 'must be two values separated by a comma');
       }
-      return and(conditionOfText(path, atLeast!, from, type, at), conditionOfText(path, atMost!, to, type, at));
+      return and(
+        conditionOfText(path, atLeast!, from, type, location),
+        conditionOfText(path, atMost!, to, type, location),
+      );
     }
     case 'value': {
-      const values = readings(text, type, at).filter((value) => value !== null || !operator.refusesNull);
-      return or(...values.map((value) => operator.parse(path, value, at)));
+      const values = readings(text, type, location).filter((value) => value !== null || !operator.refusesNull);
+      return or(...values.map((value) => operator.parse(path, value, location)));
     }
   }
 }
@@ -77,18 +86,18 @@ function arrayOf(text: string): JsonValue[] | undefined {
 }
 
 /** A value of such an array, which has the type that it is written in. */
-function typed(value: JsonValue, type: FieldType, at: string): JsonValue {
+function typed(value: JsonValue, type: FieldType, location: string): JsonValue {
   if (value === null || type === 'any') return value;
   if ((type === 'number' || type === 'integer') && !(value instanceof JsonNumber))
-    throw invalidQuery(at, 'must hold numbers');
-  if (type === 'boolean' && typeof value !== 'boolean') throw invalidQuery(at, 'must hold true or false');
+    throw invalidQuery(location, 'must hold numbers');
+  if (type === 'boolean' && typeof value !== 'boolean') throw invalidQuery(location, 'must hold true or false');
   return value;
 }
 
 const listed = (text: string, type: FieldType, at: string): JsonValue[] =>
   text.split(',').flatMap((value) => readings(value, type, at));
 
-function readings(text: string, type: FieldType, at: string): JsonValue[] {
+function readings(text: string, type: FieldType, location: string): JsonValue[] {
   const scalar = scalarOf(text);
   switch (type) {
     case 'string':
@@ -97,10 +106,10 @@ function readings(text: string, type: FieldType, at: string): JsonValue[] {
       return [text];
     case 'number':
     case 'integer':
-      if (!(scalar instanceof JsonNumber)) throw invalidQuery(at, 'must be a number');
+      if (!(scalar instanceof JsonNumber)) throw invalidQuery(location, 'must be a number');
       return [scalar];
     case 'boolean':
-      if (typeof scalar !== 'boolean') throw invalidQuery(at, 'must be true or false');
+      if (typeof scalar !== 'boolean') throw invalidQuery(location, 'must be true or false');
       return [scalar];
     case 'any':
       return scalar === undefined ? [text] : [text, scalar];

@@ -6,8 +6,8 @@ export const isOperator: Operator = {
   spellings: spelled('is eq $eq'),
   operand: 'value',
   takesReferences: true,
-  parse(path, value, at, references) {
-    const to = references?.pathOf(value, at);
+  parse(path, value, location, references) {
+    const to = references?.pathOf(value, location);
     if (to) return { kind: 'reference', path, comparison: 'is', to };
     return value === null ? { kind: 'empty', path } : { kind: 'is', path, value };
   },
@@ -17,13 +17,13 @@ const isIn: Operator = {
   spellings: spelled('in $in'),
   operand: 'list',
   takesReferences: true,
-  parse(path, operand, at, references) {
-    const to = references?.pathOf(operand, at);
+  parse(path, operand, location, references) {
+    const to = references?.pathOf(operand, location);
     if (to) return { kind: 'reference', path, comparison: 'in', to };
     const values: JsonValue[] = [];
     const others: Condition[] = [];
-    for (const value of listOf(operand, at)) {
-      const toOne = references?.pathOf(value, at);
+    for (const value of listOf(operand, location)) {
+      const toOne = references?.pathOf(value, location);
       if (toOne) others.push({ kind: 'reference', path, comparison: 'is', to: toOne });
       else if (value !== null) values.push(value);
       else if (others.every(({ kind }) => kind !== 'empty')) others.push({ kind: 'empty', path });

@@ -67,20 +67,20 @@ const paths = new WeakMap<Relation, Map<string, AccessPath>>();
 export function pathOfEqualities(
   relation: Relation,
   equalities: readonly Equality[],
-  wanted: RequestShape,
+  request: RequestShape,
 ): AccessPath {
-  let known = paths.get(relation);
-  if (!known) paths.set(relation, (known = new Map<string, AccessPath>()));
-  const shape = shapeOf(equalities, wanted);
-  let path = known.get(shape);
+  let pathsByShape = paths.get(relation);
+  if (!pathsByShape) paths.set(relation, (pathsByShape = new Map<string, AccessPath>()));
+  const shape = shapeOf(equalities, request);
+  let path = pathsByShape.get(shape);
   if (path === undefined) {
     const names = equalities.map(({ path: steps }) => steps.join('.'));
     const isFixed = (field: string) => names.includes(field) && !(relation.hasIdColumn && field === 'id');
-    const general = pathOfOrder(relation, isFixed, wanted);
-    const alone = pathByIndexAlone(relation, equalities, wanted, general, `${relation.identity}\0${shape}`);
+    const general = pathOfOrder(relation, isFixed, request);
+    const alone = pathByIndexAlone(relation, equalities, request, general, `${relation.identity}\0${shape}`);
     path = alone ?? general;
-    if (known.size >= pathsMax) known.clear();
-    known.set(shape, path);
+    if (pathsByShape.size >= pathsMax) pathsByShape.clear();
+    pathsByShape.set(shape, path);
   }
   return path;
 }
@@ -115,12 +115,12 @@ function pathByIndexAlone(
   // Ids are compared with their column, not with the key that a composite index has of them.
   if (relation.hasIdColumn && names.includes('id')) return undefined;
   if (order.terms.some((term) => term.descending !== order.descending)) return undefined;
-  const wanted = order.terms.map(({ path }) => path.join('.'));
+  const orderFields = order.terms.map(({ path }) => path.join('.'));
   const index = relation.indexes.find(
     ({ fields }) =>
-      fields.length === names.length + wanted.length &&
+      fields.length === names.length + orderFields.length &&
       fields.slice(0, names.length).every((field) => names.includes(field)) &&
-      wanted.every((field, at) => fields[names.length + at] === field),
+      orderFields.every((field, at) => fields[names.length + at] === field),
   );
   if (!index) return undefined;
   const use = useOf(index, (field) => names.includes(field));
@@ -151,11 +151,11 @@ function indexOfOrder(
   { terms, descending }: Order,
 ): IndexUse | undefined {
   if (terms.length === 0 || terms.some((term) => term.descending !== descending)) return undefined;
-  const wanted = terms.map(({ path }) => path.join('.'));
+  const orderFields = terms.map(({ path }) => path.join('.'));
   let best: ServingIndex | undefined;
   for (const index of relation.indexes) {
     const free = index.fields.filter((field) => !isFixed(field));
-    const serves = free.length === wanted.length && free.every((field, at) => field === wanted[at]);
+    const serves = free.length === orderFields.length && free.every((field, at) => field === orderFields[at]);
     if (serves && (!best || index.fields.length > best.fields.length)) best = index;
   }
   return best && useOf(best, isFixed);

@@ -37,9 +37,9 @@ export function adviseIndex({ relation, access, filter }: PagePlan): IndexAdvice
   }
   const sorted = isMixed ? [] : order.terms.map(({ path }) => path.join('.'));
   const last = sorted.length > 0 ? sorted : [...ranges].slice(0, 1);
-  const wanted = [...new Set([...equal, ...last])].slice(0, fieldsMax);
+  const advisedFields = [...new Set([...equal, ...last])].slice(0, fieldsMax);
   const isWanted = relation.kind === 'documents' && method === 'sort' && ((isSorted && !isMixed) || !isNarrowed);
-  return { isNarrowed, isSorted, isMixed, fields: isWanted ? wanted : [] };
+  return { isNarrowed, isSorted, isMixed, fields: isWanted ? advisedFields : [] };
 }
 
 /** The joins that scan their collections, those in others too. */

@@ -14,9 +14,9 @@ export interface Order {
 
 /** The sort terms that can decide anything: an id is unique, so those that follow it cannot. */
 export function effectiveSort(source: Relation, sort: readonly SortTerm[]): { terms: SortTerm[]; descending: boolean } {
-  const at = sort.findIndex(({ path }) => isIdPath(source, path));
-  const terms = at < 0 ? [...sort] : sort.slice(0, at);
-  return { terms, descending: (at < 0 ? sort.at(-1) : sort[at])?.descending ?? false };
+  const idIndex = sort.findIndex(({ path }) => isIdPath(source, path));
+  const terms = idIndex < 0 ? [...sort] : sort.slice(0, idIndex);
+  return { terms, descending: (idIndex < 0 ? sort.at(-1) : sort[idIndex])?.descending ?? false };
 }
 
 /** The order of a sort over rows in which some fields have one value: such a field decides nothing. */

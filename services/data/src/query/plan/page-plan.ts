@@ -104,8 +104,8 @@ function fixedOf(
     return typeof value === 'string' ? [value] : undefined;
   }
   if (method === 'index') {
-    for (const at of fixedBy) {
-      const key = exactKey(relation, equalities![at]!);
+    for (const equalityIndex of fixedBy) {
+      const key = exactKey(relation, equalities![equalityIndex]!);
       if (!key) return undefined;
       fixed.push(keyText(key));
     }

@@ -14,8 +14,8 @@ export interface Place {
 
 /** The places of a row for the terms of an order. */
 export function placesOf(source: Relation, { terms }: Order, { values }: Position): Place[] {
-  return terms.map(({ path, at, descending }) => {
-    const json = values[at] ?? null;
+  return terms.map(({ path, at: index, descending }) => {
+    const json = values[index] ?? null;
     const value = json === null ? null : readJson(Buffer.from(json), recordLimits);
     const key = orderedKey(value, source.dates.has(path.join('.')));
     const text = isTruncated(key) ? (value as string) : undefined;

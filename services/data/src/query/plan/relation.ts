@@ -132,12 +132,12 @@ const sources = new WeakMap<CollectionRef, Map<number, Relation>>();
  * of it can be kept by it.
  */
 export function documentsRelation(ref: CollectionRef, options: DocumentsOptions, aliasNumber = 0): Relation {
-  let known = sources.get(ref);
-  if (!known) sources.set(ref, (known = new Map<number, Relation>()));
+  let relationsByVariant = sources.get(ref);
+  if (!relationsByVariant) sources.set(ref, (relationsByVariant = new Map<number, Relation>()));
   const which =
     aliasNumber * 8 + (options.withState ? 4 : 0) + (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
-  let source = known.get(which);
-  if (!source) known.set(which, (source = makeSource(ref, options, rowAlias(aliasNumber))));
+  let source = relationsByVariant.get(which);
+  if (!source) relationsByVariant.set(which, (source = makeSource(ref, options, rowAlias(aliasNumber))));
   return source;
 }
 

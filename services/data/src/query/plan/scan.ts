@@ -41,11 +41,11 @@ export function firstScanStep(relation: Relation, filter: Condition, order: Orde
 export function stepAfterHead(
   { relation, limit, offset }: { relation: Relation; limit: number; offset: number },
   rows: number,
-  found: number,
+  recordCount: number,
 ): ScanStep | undefined {
   // A head without a record of the page may have as many matches as the offset. To sort so many is worth it if they are
   // few.
-  const matches = found > 0 || offset >= largeOffset ? offset + found : 0;
+  const matches = recordCount > 0 || offset >= largeOffset ? offset + recordCount : 0;
   const isFrequent = BigInt(matches) * relation.tableRowCount > orderedRowCost * BigInt(rows) * BigInt(offset + limit);
   return isFrequent ? undefined : { kind: 'whole' };
 }

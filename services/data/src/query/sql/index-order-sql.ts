@@ -104,19 +104,19 @@ export function indexScan({ order, rows, select, behind, limit, offset }: IndexS
     const conditions = behind ? [behind(branch), ...branch.conditionsBehind] : branch.conditions;
     return sql`select ${inRow(columns)} ${rows(...conditions)} order by ${orderBy} ${bound}`;
   };
-  const own = select.map(({ name, value }) => sql`${value} as ${name}`);
-  if (branches.length === 1) return read(branches[0]!, own, sql`limit ${limit} offset ${offset}`);
+  const selectedColumns = select.map(({ name, value }) => sql`${value} as ${name}`);
+  if (branches.length === 1) return read(branches[0]!, selectedColumns, sql`limit ${limit} offset ${offset}`);
   const bound = sql`limit ${limit} + ${offset}`;
   const names = inRow(select.map(({ name }) => sql`p.${name}`));
   if (order.free.length === 1) {
     // Postgres reads the parts of an append one behind the other, and the second only where the first has too few rows.
-    const parts = branches.map((branch) => sql`(${read(branch, own, bound)})`);
+    const parts = branches.map((branch) => sql`(${read(branch, selectedColumns, bound)})`);
     return sql`select ${names} from (${join(parts, ' union all ')}) p limit ${limit} offset ${offset}`;
   }
   const keyNames = order.free.map((_, at) => named('k', BigInt(at)));
   const parts = branches.map((branch) => {
     const keys = branch.columns.map((column, at) => sql`${column} as ${keyNames[at]!}`);
-    return sql`(${read(branch, [...own, ...keys, sql`t.id as place_id`], bound)})`;
+    return sql`(${read(branch, [...selectedColumns, ...keys, sql`t.id as place_id`], bound)})`;
   });
   const orderBy = inRow([...keyNames, sql`place_id`].map((name) => sql`p.${name} ${direction}`));
   return sql`select ${names} from (${join(parts, ' union all ')}) p order by ${orderBy} limit ${limit} offset ${offset}`;

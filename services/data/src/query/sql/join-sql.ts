@@ -68,8 +68,8 @@ function joinedPart(parent: ParentRow, table: Sql, plan: JoinPlan, max: Sql): Jo
   const inner = plan.joins.map((one) => joinedPart(rows, records, one, max));
   const items = sql`coalesce(${alias}.items, '0:')`;
   if (!plan.isCollected) {
-    const found = lookUp(parent, plan, rows);
-    const texts = textsOf(plan, sql`${rows.from(sql`(${found})`)} ${joinsOf(inner)}`, inner, empty, max);
+    const matches = lookUp(parent, plan, rows);
+    const texts = textsOf(plan, sql`${rows.from(sql`(${matches})`)} ${joinsOf(inner)}`, inner, empty, max);
     return { join: sql`left join lateral (${texts}) ${alias} on true`, items, expressions: [] };
   }
   const collected =
@@ -128,10 +128,10 @@ function lookUp(parent: ParentRow, plan: JoinPlan, rows: ParentRow): Sql {
 
 /** The CTE with the records of a join for all rows of a table, found by an index. */
 function lookedUp(parent: ParentRow, table: Sql, plan: JoinPlan, rows: ParentRow): Sql[] {
-  const own = parent.again();
-  const found = lookUp(own, plan, rows);
+  const outer = parent.again();
+  const matches = lookUp(outer, plan, rows);
   return [
-    collection(plan, sql`select ${own.place} as up, r.* from ${own.from(table)} cross join lateral (${found}) r`),
+    collection(plan, sql`select ${outer.place} as up, r.* from ${outer.from(table)} cross join lateral (${matches}) r`),
   ];
 }
 
@@ -153,16 +153,16 @@ function scanned(parent: ParentRow, table: Sql, plan: JoinPlan, rows: ParentRow)
   const few = referring.length === 0 ? sql`order by ${row}.id limit ${limitOf(plan)}` : empty;
   const name = named('b', BigInt(plan.number));
 
-  const own = parent.again();
-  const found: Relation = { ...relation, table: sql`${name} ${row}`, visible: empty };
-  const compiler = new Compiler(found, own);
-  const isSame = hashed?.comparison === 'is' ? [sql`${row}.v = ${hashedOperand(scan, own, hashed)}`] : [];
+  const outer = parent.again();
+  const scannedRelation: Relation = { ...relation, table: sql`${name} ${row}`, visible: empty };
+  const compiler = new Compiler(scannedRelation, outer);
+  const isSame = hashed?.comparison === 'is' ? [sql`${row}.v = ${hashedOperand(scan, outer, hashed)}`] : [];
   // Where dates are hashed, a number may be the instant of a text.
   const isDecided = isSame.length > 0 && !scan.isDate(hashed!.path);
   const pairWhere = compiler.where(and(...referring.filter((one) => !isDecided || one !== hashed)), ...isSame);
-  const pairs = sql`select ${own.place} as up, ${columnsOf(plan, rows)},
-      row_number() over (partition by ${own.place} order by ${row}.id) as number
-    from ${own.from(table)} cross join ${compiler.records()} ${pairWhere}`;
+  const pairs = sql`select ${outer.place} as up, ${columnsOf(plan, rows)},
+      row_number() over (partition by ${outer.place} order by ${row}.id) as number
+    from ${outer.from(table)} cross join ${compiler.records()} ${pairWhere}`;
   return [
     sql`${name} as materialized (select ${row}.*, ${value} as v from ${scan.records()} ${where} ${few})`,
     collection(plan, sql`select * from (${pairs}) g where g.number <= ${limitOf(plan)}`),

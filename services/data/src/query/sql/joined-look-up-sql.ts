@@ -35,15 +35,15 @@ function textOf(parent: Sql, plan: JoinPlan): Sql {
   const referred = valueIn(sql`${parent}.j`, referenceToId(plan)!);
   const id = sql`case when jsonb_typeof(${referred}) = 'string' then ${referred} #>> '{}' end`;
   const visible = relation.visible === empty ? empty : sql`and ${relation.visible}`;
-  const found = sql`from ${relation.table} where ${row}.id = ${id} ${visible}`;
+  const fromClause = sql`from ${relation.table} where ${row}.id = ${id} ${visible}`;
   const item = (
     record: Sql,
     more: Sql,
   ) => sql`case when octet_length(${record}.body) > ${indexReadBodyMax} then ${tooLarge}
     else '1:' || octet_length(${record}.body)::text || ':' || ${record}.body${more} end`;
-  if (joins.length === 0) return sql`coalesce((select ${item(row, empty)} ${found}), '0:')`;
+  if (joins.length === 0) return sql`coalesce((select ${item(row, empty)} ${fromClause}), '0:')`;
   const result = named('x', BigInt(number));
   const parsed = sql`case when octet_length(${row}.body) <= ${indexReadBodyMax} then ${row}.body::jsonb end as j`;
   return sql`coalesce((select ${item(result, sql` || ${textsOf(result, joins)}`)}
-    from (select ${row}.body, ${parsed} ${found} offset 0) ${result}), '0:')`;
+    from (select ${row}.body, ${parsed} ${fromClause} offset 0) ${result}), '0:')`;
 }

@@ -73,8 +73,8 @@ const inDirection = (key: Sql, descending: boolean): Sql => (descending ? descen
 
 /** Rows that follow a place by a term, or are equal there and follow it by what comes after. */
 function rowsAfter(columns: readonly SortColumn[], places: readonly Place[], ids: Sql): Sql {
-  return columns.reduceRight((then, { key, text, descending }, at) => {
-    const place = places[at]!;
+  return columns.reduceRight((then, { key, text, descending }, index) => {
+    const place = places[index]!;
     const [parameter, operator] = [keyParameter(place), beyond(descending)];
     const rest =
       place.text === undefined

@@ -71,9 +71,9 @@ export function countStatement({ relation, filter }: PagePlan): Sql {
 }
 
 /** The matching rows in an order, behind a place in it. */
-function ordered(source: Relation, find: Condition, wanted: Order, position: Position | undefined) {
+function ordered(source: Relation, find: Condition, order: Order, position: Position | undefined) {
   const compiler = new Compiler(source);
-  const { lateral, orderBy, after } = sortedOrder(source, compiler, wanted, position);
+  const { lateral, orderBy, after } = sortedOrder(source, compiler, order, position);
   const where = compiler.where(find, ...after);
   return { from: sql`${compiler.records()}${lateral}`, where, order: orderBy };
 }
@@ -136,8 +136,8 @@ function sortedIndexPage(plan: PagePlan, index: IndexUse): Sql {
     offset: sql`0::int8`,
   });
   const direction = directionOf(order.descending);
-  const keyOrder = index.free.map((_, at) => {
-    const name = keyName(at);
+  const keyOrder = index.free.map((_, keyIndex) => {
+    const name = keyName(keyIndex);
     return sql`${order.descending ? descendingKey(name) : name} ${direction}`;
   });
   const columns = join(
@@ -145,8 +145,8 @@ function sortedIndexPage(plan: PagePlan, index: IndexUse): Sql {
     ', ',
   );
   const others = index.free.map((_, at) => sql`select ${columns} ${rows(...sameAsLast(index, at))}`);
-  const found = keyedSource(relation, order);
-  const sorted = sortedOrder(found, new Compiler(found), order, undefined);
+  const source = keyedSource(relation, order);
+  const sorted = sortedOrder(source, new Compiler(source), order, undefined);
   return sql`
     with key_order as materialized (${inKeyOrder}),
     last as materialized (

@@ -100,18 +100,18 @@ export class ParentRow extends RowFields {
     const field = path.join('.');
     const column = this.columns.get(field);
     if (!column) return undefined;
-    let known = this.carried.get(field);
-    if (!known) this.carried.set(field, (known = { column, name: named('k', BigInt(this.carried.size)) }));
-    return sql`${this.source.alias.row}.${known.name}`;
+    let carriedKey = this.carried.get(field);
+    if (!carriedKey) this.carried.set(field, (carriedKey = { column, name: named('k', BigInt(this.carried.size)) }));
+    return sql`${this.source.alias.row}.${carriedKey.name}`;
   }
 
   #once(kind: string, path: Path, make: () => Sql): Sql {
     const key = JSON.stringify([kind, path]);
-    let known = this.#operands.get(key);
-    if (!known) {
+    let operand = this.#operands.get(key);
+    if (!operand) {
       const value = make();
-      this.#operands.set(key, (known = { name: named('o', BigInt(this.#operands.size)), value }));
+      this.#operands.set(key, (operand = { name: named('o', BigInt(this.#operands.size)), value }));
     }
-    return sql`${this.#operandAlias}.${known.name}`;
+    return sql`${this.#operandAlias}.${operand.name}`;
   }
 }

@@ -71,8 +71,8 @@ function writeSet(set: CharSet): string {
   const shown = isMost ? negated(set) : set;
   if (shown.length === 0) return '.';
   let ranges = '';
-  for (let at = 0; at < shown.length; at += 2) {
-    const [first, last] = [shown[at]!, shown[at + 1]!];
+  for (let index = 0; index < shown.length; index += 2) {
+    const [first, last] = [shown[index]!, shown[index + 1]!];
     ranges += writeCharacter(first);
     if (last > first) ranges += (last > first + 1 ? '-' : '') + writeCharacter(last);
   }

@@ -9,8 +9,8 @@ export function regexpSql(fields: RowFields, { path, regexp }: ConditionOf<'rege
   if (regexp.tree.kind === 'never') return never;
   const expression = sql`${toPostgresExpression(regexp.tree)}::text collate "C"`;
   if (fields.isId(path)) return sql`${fields.id} ~ ${expression}`;
-  const found = fields.value(path);
-  const matches = sql`jsonb_typeof(${found}) = 'string' and (${found} #>> '{}') ~ ${expression}`;
+  const field = fields.value(path);
+  const matches = sql`jsonb_typeof(${field}) = 'string' and (${field} #>> '{}') ~ ${expression}`;
   if (regexp.prefix === '' || fields.keyOf(path) === undefined) return sql`(${matches})`;
   return sql`(${textSql(fields, { kind: 'text', path, match: 'startsWith', value: regexp.prefix })} and ${matches})`;
 }

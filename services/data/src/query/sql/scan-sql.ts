@@ -43,9 +43,9 @@ export class ScanCompiler extends Compiler implements DocumentTexts {
 
   /** The text behind the first mention of a key, up to the next one. */
   behindKey(quotedKey: string): Sql {
-    let at = this.#keys.indexOf(quotedKey);
-    if (at < 0) at = this.#keys.push(quotedKey) - 1;
-    return sql`${this.source.alias.row}.${keyName(at)}`;
+    let index = this.#keys.indexOf(quotedKey);
+    if (index < 0) index = this.#keys.push(quotedKey) - 1;
+    return sql`${this.source.alias.row}.${keyName(index)}`;
   }
 
   override value(path: Path): Sql {

@@ -42,8 +42,8 @@ export function textPrefilter(texts: DocumentTexts, condition: Condition): Sql |
 }
 
 const anyOf = (parts: ReadonlyArray<Sql | undefined>): Sql | undefined => {
-  const known = parts.filter((part) => part !== undefined);
-  return known.length === 0 || known.length < parts.length ? undefined : sql`(${join(known, ' or ')})`;
+  const prefilters = parts.filter((part) => part !== undefined);
+  return prefilters.length === 0 || prefilters.length < parts.length ? undefined : sql`(${join(prefilters, ' or ')})`;
 };
 
 function fieldPrefilter(texts: DocumentTexts, condition: FieldCondition): Sql | undefined {

@@ -6,12 +6,12 @@ import { firstKeyAfterStrings, keysWithPrefix, keyValue } from './key-sql';
 import type { RowFields } from './row-fields';
 
 export function containsSql(fields: RowFields, { path, value }: ConditionOf<'contains'>): Sql {
-  const found = fields.value(path);
+  const field = fields.value(path);
   const element = sql`exists (select from jsonb_array_elements(
-    case jsonb_typeof(${found}) when 'array' then ${found} else '[]'::jsonb end) e where e.value = ${toText(value)}::jsonb)`;
+    case jsonb_typeof(${field}) when 'array' then ${field} else '[]'::jsonb end) e where e.value = ${toText(value)}::jsonb)`;
   if (typeof value !== 'string') return element;
-  return sql`case jsonb_typeof(${found}) when 'array' then ${element}
-    when 'string' then strpos(${found} #>> '{}', ${value}) > 0 end`;
+  return sql`case jsonb_typeof(${field}) when 'array' then ${element}
+    when 'string' then strpos(${field} #>> '{}', ${value}) > 0 end`;
 }
 
 export function textSql(fields: RowFields, { path, match, value }: ConditionOf<'text'>): Sql {
@@ -19,8 +19,8 @@ export function textSql(fields: RowFields, { path, match, value }: ConditionOf<'
 }
 
 function matching(fields: RowFields, path: Path, match: TextMatch, value: string): Sql {
-  const found = fields.value(path);
-  const text = sql`${found} #>> '{}'`;
+  const field = fields.value(path);
+  const text = sql`${field} #>> '{}'`;
   const lowerText = sql`lower((${text}) collate pg_unicode_fast)`;
   const lowerValue = sql`lower(${value}::text collate pg_unicode_fast)`;
   const matches = (): Sql => {
@@ -37,7 +37,7 @@ function matching(fields: RowFields, path: Path, match: TextMatch, value: string
         return sql`right(${lowerText}, length(${lowerValue})) = ${lowerValue}`;
     }
   };
-  return sql`(jsonb_typeof(${found}) = 'string' and ${matches()})`;
+  return sql`(jsonb_typeof(${field}) = 'string' and ${matches()})`;
 }
 
 /** The strings with a prefix are a range of keys. */

@@ -173,12 +173,12 @@ async function applied(db: Pool | Connection, plan: LivePlan, { ids, changes, jo
 /** Gives a new table the row that a view without groups has over nothing. */
 async function addFirstRow(tx: Connection, plan: LivePlan): Promise<bigint> {
   const options = { isFirst: true, isBounded: false, joined: undefined };
-  const found = await row<{ delta: bigint }>(
+  const result = await row<{ delta: bigint }>(
     tx,
     sql`with ${changeCte(noChanges)}, ${viewCtes({ ...plan, source: trusted('change'), join: undefined }, options)}
         select ${rowDelta(plan)} as delta`,
   );
-  return found!.delta;
+  return result!.delta;
 }
 
 /**

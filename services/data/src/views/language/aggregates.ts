@@ -69,20 +69,20 @@ function parseAggregates(value: JsonValue | undefined): Aggregate[] {
   return [...value].map(([alias, definition]) => parseAggregate(alias, definition, `query.aggregate.${alias}`));
 }
 
-function parseAggregate(alias: string, definition: JsonValue, at: string): Aggregate {
+function parseAggregate(alias: string, definition: JsonValue, location: string): Aggregate {
   if (alias === '' || alias.includes('.') || alias.startsWith('$')) {
-    throw invalidQuery(at, 'must not be empty, hold a dot or begin with $');
+    throw invalidQuery(location, 'must not be empty, hold a dot or begin with $');
   }
   const [entry, ...more] = definition instanceof Map ? [...definition] : [];
-  if (entry === undefined || more.length > 0) throw invalidQuery(at, 'must be an object with one operator');
+  if (entry === undefined || more.length > 0) throw invalidQuery(location, 'must be an object with one operator');
   const [name, field] = entry;
   const operator = aggregateOperators.find((known) => name === `$${known}`);
   if (operator === undefined) {
-    throw invalidQuery(at, `must use one of ${aggregateOperators.map((known) => `$${known}`).join(', ')}`);
+    throw invalidQuery(location, `must use one of ${aggregateOperators.map((known) => `$${known}`).join(', ')}`);
   }
-  if (typeof field !== 'string') throw invalidQuery(at, 'must name a field');
-  if (field === '*' && operator !== 'count') throw invalidQuery(at, 'must name a field: only $count takes "*"');
-  return { alias, operator, path: field === '*' ? undefined : parsePath(field, at) };
+  if (typeof field !== 'string') throw invalidQuery(location, 'must name a field');
+  if (field === '*' && operator !== 'count') throw invalidQuery(location, 'must name a field: only $count takes "*"');
+  return { alias, operator, path: field === '*' ? undefined : parsePath(field, location) };
 }
 
 /** No column may be another, or stand inside it. */

@@ -50,32 +50,36 @@ interface Around {
 }
 
 function parseViewJoin(alias: string, value: JsonValue, around: Around): ViewJoin {
-  const at = `query.join.${alias}`;
+  const location = `query.join.${alias}`;
   if (alias === '' || alias.includes('.') || alias.startsWith('$') || /^-?\d+$/.test(alias)) {
-    throw invalidQuery(at, 'must be a name that is not empty or a number, holds no dot and does not begin with $');
+    throw invalidQuery(
+      location,
+      'must be a name that is not empty or a number, holds no dot and does not begin with $',
+    );
   }
-  if (!(value instanceof Map)) throw invalidQuery(at, 'must be an object with on, and perhaps collection and type');
-  refuseUnknown(value.keys(), members, at);
+  if (!(value instanceof Map))
+    throw invalidQuery(location, 'must be an object with on, and perhaps collection and type');
+  refuseUnknown(value.keys(), members, location);
   const collection = value.get('collection') ?? alias;
-  if (typeof collection !== 'string' || !isName(collection)) throw invalidQuery(`${at}.collection`, nameRule);
+  if (typeof collection !== 'string' || !isName(collection)) throw invalidQuery(`${location}.collection`, nameRule);
   const type = value.get('type') ?? 'left';
-  if (type !== 'left' && type !== 'inner') throw invalidQuery(`${at}.type`, 'must be left or inner');
+  if (type !== 'left' && type !== 'inner') throw invalidQuery(`${location}.type`, 'must be left or inner');
   const on = value.get('on') ?? null;
   if (!(on instanceof Map) || on.size === 0) {
-    throw invalidQuery(`${at}.on`, 'must be an object of the form {"field": "$data.field"}');
+    throw invalidQuery(`${location}.on`, 'must be an object of the form {"field": "$data.field"}');
   }
-  if (on.size > joinFieldsMax) throw overLimit(`${at}.on`, `may hold at most ${joinFieldsMax} fields`);
-  const fields = [...on].map(([name, to]) => parseJoinField(name, to, `${at}.on.${name}`, around));
+  if (on.size > joinFieldsMax) throw overLimit(`${location}.on`, `may hold at most ${joinFieldsMax} fields`);
+  const fields = [...on].map(([name, to]) => parseJoinField(name, to, `${location}.on.${name}`, around));
   return { alias, collection, isInner: type === 'inner', on: fields };
 }
 
-function parseJoinField(name: string, operand: JsonValue, at: string, { earlier, later }: Around): JoinField {
-  const path = parsePath(name, at);
-  const to = new ParentReferences().pathOf(operand, at);
-  if (!to) throw invalidQuery(at, 'must be a reference to a field: $data.<field>, or $data.<alias>.<field>');
+function parseJoinField(name: string, operand: JsonValue, location: string, { earlier, later }: Around): JoinField {
+  const path = parsePath(name, location);
+  const to = new ParentReferences().pathOf(operand, location);
+  if (!to) throw invalidQuery(location, 'must be a reference to a field: $data.<field>, or $data.<alias>.<field>');
   const [first, ...rest] = to;
-  if (later.includes(first!)) throw invalidQuery(at, `refers to ${first}, which is not joined before it`);
+  if (later.includes(first!)) throw invalidQuery(location, `refers to ${first}, which is not joined before it`);
   if (!earlier.includes(first!)) return { path, from: undefined, to };
-  if (rest.length === 0) throw invalidQuery(at, `must name a field of ${first}`);
+  if (rest.length === 0) throw invalidQuery(location, `must name a field of ${first}`);
   return { path, from: first, to: rest };
 }

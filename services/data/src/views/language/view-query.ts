@@ -72,24 +72,25 @@ function checkSources(sources: readonly string[], base: string, joins: readonly 
     if (sources.includes(collection)) continue;
     throw invalidQuery(`query.join.${alias}.collection`, `must be one of source_collections: ${collection}`);
   }
-  sources.forEach((source, at) => {
+  sources.forEach((source, index) => {
     if (source === base || joins.some(({ collection }) => collection === source)) return;
-    throw invalidQuery(`source_collections[${at}]`, `is neither the base of the query nor joined: ${source}`);
+    throw invalidQuery(`source_collections[${index}]`, `is neither the base of the query nor joined: ${source}`);
   });
 }
 
 /** The member under one of its names. */
 function only(query: JsonObject, ...names: string[]): JsonValue | undefined {
-  const given = names.filter((name) => query.has(name));
-  if (given.length > 1) throw invalidQuery(`query.${given[1]}`, `means the same as ${given[0]}: give one of them`);
-  return given[0] === undefined ? undefined : query.get(given[0]);
+  const usedNames = names.filter((name) => query.has(name));
+  if (usedNames.length > 1)
+    throw invalidQuery(`query.${usedNames[1]}`, `means the same as ${usedNames[0]}: give one of them`);
+  return usedNames[0] === undefined ? undefined : query.get(usedNames[0]);
 }
 
 function refuseUnknownColumns(sort: readonly SortTerm[], groups: Groups): void {
-  const known = new Set(columnPaths(groups).map((path) => path.join('.')));
+  const columnNames = new Set(columnPaths(groups).map((path) => path.join('.')));
   for (const { path } of sort) {
     const name = path.join('.');
-    if (!known.has(name)) throw invalidQuery('query.sort_by', `names no column of the view: ${name}`);
+    if (!columnNames.has(name)) throw invalidQuery('query.sort_by', `names no column of the view: ${name}`);
   }
 }
 

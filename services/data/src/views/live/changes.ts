@@ -49,11 +49,11 @@ export const presentChanges = (collection: DocumentTables): Sql =>
 
 /** The changes from the versions of documents at one ordinal to those at another; the ids are in `ids`. */
 export function changesBetween(collection: DocumentTables, from: bigint | undefined, to: bigint): Sql {
-  const at = (weight: -1 | 1, ordinal: bigint): Sql => sql`
+  const changesAt = (weight: -1 | 1, ordinal: bigint): Sql => sql`
     select ${trusted(String(weight))} as w, u.id, u.body, u.ordinal, u.place
     from ids cross join lateral (${versionAt(collection, sql`ids.id`, ordinal)}) u
     where not u.deleted`;
-  return join([...(from === undefined ? [] : [at(-1, from)]), at(1, to)], ' union all ');
+  return join([...(from === undefined ? [] : [changesAt(-1, from)]), changesAt(1, to)], ' union all ');
 }
 
 /** The version that a document had at an ordinal, which may mark it as deleted. */

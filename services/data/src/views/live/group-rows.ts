@@ -77,8 +77,8 @@ export const hasEntries = (plan: LivePlan, groups: Groups): boolean => groupedPl
 /** The columns of the table of a grouped view beside those of every view; counts are never negative. */
 export function accumulatorColumns(plan: LivePlan, groups: Groups): Sql {
   const least = groups.by.length === 0 ? sql`0` : sql`1`;
-  const columns = groupedPlan(plan, groups).accumulators.map(({ column, type }, at) => {
-    if (at === 0) return sql`, n int8 not null check (n >= ${least})`;
+  const columns = groupedPlan(plan, groups).accumulators.map(({ column, type }, index) => {
+    if (index === 0) return sql`, n int8 not null check (n >= ${least})`;
     return type === 'int8' ? sql`, ${column} int8 not null check (${column} >= 0)` : sql`, ${column} numeric not null`;
   });
   return join(columns, '');
@@ -198,9 +198,9 @@ export const deltaArrays = (plan: LivePlan, groups: Groups): Array<{ rows: Sql; 
 
 /** The CTEs of the deltas, made again from the texts of `deltaArrays`, which are null where there are no rows. */
 export function deltasOf(plan: LivePlan, groups: Groups, arrays: ReadonlyArray<string | null>): Sql[] {
-  let at = 0;
+  let index = 0;
   return deltaColumns(plan, groups).map(({ cte, columns }) => {
-    const values = columns.map(({ type }) => sql`${arrays[at++] ?? null}::${type}[]`);
+    const values = columns.map(({ type }) => sql`${arrays[index++] ?? null}::${type}[]`);
     const names = columns.map(({ name }) => name);
     return sql`${cte} as materialized (select * from unnest(${join(values, ', ')}) as o(${join(names, ', ')}))`;
   });

@@ -6,10 +6,10 @@ import { sql } from '@granary/shared/postgres/sql';
 export const brokenViewsCheck =
   (pool: Pool): Check =>
   async () => {
-    const found = await row<{ broken: bigint }>(
+    const counts = await row<{ broken: bigint }>(
       pool,
       sql`select count(*) as broken from view where refresh_mode = 'live' and status = 'broken'`,
     );
-    const broken = Number(found!.broken);
+    const broken = Number(counts!.broken);
     return broken === 0 ? healthy : degraded(`${broken} live views are broken, and being built again`);
   };

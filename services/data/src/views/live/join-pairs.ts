@@ -73,8 +73,8 @@ const keyedCte = (plan: LivePlan, live: LiveJoin, of: 'base' | 'partner'): Sql =
   sql`${cteOf('keyed_', plan)} as materialized (select c.*, ${keyOf(live, of, sql`c.j`)} as key from change c)`;
 
 /** Equal where two documents meet, null where one meets nothing: a value for each field of the join. */
-function keyOf({ on }: LiveJoin, of: 'base' | 'partner', record: Sql): Sql {
-  const parts = on.map(({ path, to, isDate }) => keyPart(record, of === 'base' ? to : path, isDate));
+function keyOf({ on }: LiveJoin, side: 'base' | 'partner', record: Sql): Sql {
+  const parts = on.map(({ path, to, isDate }) => keyPart(record, side === 'base' ? to : path, isDate));
   return sql`group_id(${join(parts, ` || '.' || `)})`;
 }
 
@@ -115,15 +115,15 @@ function turnedCte(plan: LivePlan, { keys }: LiveJoin): Sql {
 }
 
 /** The pairs with the documents on their other side. */
-function pairsOf(plan: LivePlan, live: LiveJoin, { of, base, partner, at }: JoinedChange): Sql {
+function pairsOf(plan: LivePlan, live: LiveJoin, { of: side, base, partner, at: ordinal }: JoinedChange): Sql {
   const versionOf = (tables: DocumentTables): Sql =>
-    at === undefined ? latestVersion(tables, sql`m.other`) : versionAt(tables, sql`m.other`, at);
+    ordinal === undefined ? latestVersion(tables, sql`m.other`) : versionAt(tables, sql`m.other`, ordinal);
   const [changed, other] = [
     { id: sql`m.id`, body: sql`m.body`, record: sql`m.j` },
     { id: sql`m.other`, body: sql`d.body`, record: sql`d.body::jsonb` },
   ];
   const met = cteOf('met_', plan);
-  if (of === 'base') {
+  if (side === 'base') {
     const columns = pairColumns(plan, live, { base: changed, partner: other });
     return sql`select m.w, m.ordinal, m.place, ${columns} from ${met} m ${joinWord(live)} lateral (${versionOf(partner)}) d on true`;
   }
@@ -153,21 +153,21 @@ function rowId(base: Sql, partner: Sql): Sql {
 /** The text of the document with that of its partner as the last member, in the place of a member of that name. */
 function rowText({ alias }: LiveJoin, base: Member, partner: Sql): Sql {
   const without = JSON.stringify({ named: false, members: { [alias]: false }, elements: {} });
-  const own = sql`case when ${base.record} ? ${alias}::text then selected_json(${base.body}::json, ${without}::jsonb) else ${base.body} end`;
+  const baseText = sql`case when ${base.record} ? ${alias}::text then selected_json(${base.body}::json, ${without}::jsonb) else ${base.body} end`;
   const key = `${JSON.stringify(alias)}:`;
   return sql`(select left(w.own, -1) || case when w.own = '{}' then '' else ',' end || ${key}::text || coalesce(${partner}, 'null') || '}'
-    from (select ${own} as own offset 0) w)`;
+    from (select ${baseText} as own offset 0) w)`;
 }
 
 /** CTEs that keep the keys of a side. */
-function keyChanges(plan: LivePlan, { keys }: LiveJoin, of: 'base' | 'partner'): Sql[] {
+function keyChanges(plan: LivePlan, { keys }: LiveJoin, side: 'base' | 'partner'): Sql[] {
   const keyed = cteOf('keyed_', plan);
   return [
     sql`${cteOf('entered_', plan)} as (
-      insert into ${keys} as k (side, id, key) select ${sides[of]}, c.id, c.key from ${keyed} c where c.w = 1 and c.key is not null
+      insert into ${keys} as k (side, id, key) select ${sides[side]}, c.id, c.key from ${keyed} c where c.w = 1 and c.key is not null
       on conflict (side, id) do update set key = excluded.key where k.key <> excluded.key)`,
     sql`${cteOf('left_', plan)} as (
-      delete from ${keys} k using ${keyed} c where k.side = ${sides[of]} and k.id = c.id and c.w = -1
+      delete from ${keys} k using ${keyed} c where k.side = ${sides[side]} and k.id = c.id and c.w = -1
         and not exists (select from ${keyed} n where n.id = c.id and n.w = 1 and n.key is not null))`,
   ];
 }

@@ -66,8 +66,8 @@ function followedView({ appNumber, name }: CollectionRef, view: LiveView): Follo
   const { base, joins } = plan.query;
   if (!joins[0]) return { plan, joined: undefined };
   const tablesOf = (source: string) => ({ appNumber, number: view.sourceNumbers.get(source)! });
-  const of = name === base ? 'base' : 'partner';
-  return { plan, joined: { of, base: tablesOf(base), partner: tablesOf(joins[0].collection) } };
+  const side = name === base ? 'base' : 'partner';
+  return { plan, joined: { of: side, base: tablesOf(base), partner: tablesOf(joins[0].collection) } };
 }
 
 /** Does what can be done before the turn; returns the statement of the turn. */
@@ -79,14 +79,17 @@ async function deriveBeforeTurn(db: Queryable, changes: Sql, plans: readonly Liv
     results.map(({ columns }) => Array.from({ length: columns }, () => `r${count++}`)),
   );
   const sources = derived.flatMap(({ results }, plan) =>
-    results.map(({ rows }, at) => {
-      const [first, ...others] = names[plan]![at]!;
+    results.map(({ rows }, index) => {
+      const [first, ...others] = names[plan]![index]!;
       return sql`${rows} as ${trusted(`x${first}(${[first, ...others].join(', ')})`)}`;
     }),
   );
-  const found = await row<Record<string, string | null>>(db, sql`with ${ctes} select * from ${join(sources, ', ')}`);
-  const turns = plans.map((plan, at) => {
-    const texts = names[at]!.flat().map((name) => found![name]!);
+  const textsByName = await row<Record<string, string | null>>(
+    db,
+    sql`with ${ctes} select * from ${join(sources, ', ')}`,
+  );
+  const turns = plans.map((plan, index) => {
+    const texts = names[index]!.flat().map((name) => textsByName![name]!);
     return turnCtes(plan, texts);
   });
   return sql`with ${join(turns, ', ')} select`;

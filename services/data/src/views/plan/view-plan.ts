@@ -27,10 +27,10 @@ export interface ViewPlan {
 /** Plans a view over its sources, which are all there. */
 export function planView(query: ViewQuery, sources: ReadonlyMap<string, CollectionRef>): ViewPlan {
   const base = sources.get(query.base)!;
-  const joins = query.joins.map((join, at) => ({
-    number: at + 1,
+  const joins = query.joins.map((join, index) => ({
+    number: index + 1,
     join,
-    relation: documentsRelation(sources.get(join.collection)!, presentDocuments, at + 1),
+    relation: documentsRelation(sources.get(join.collection)!, presentDocuments, index + 1),
   }));
   const joinOf = (path: Path) => query.joins.find(({ alias }) => alias === path[0]);
   return {
@@ -52,11 +52,11 @@ function joinedRelation(base: Relation, joins: readonly PlannedJoin[]): Relation
   const aliases = new Set(joins.map(({ join: { alias } }) => alias));
   const isOwn = (name: string): boolean => !aliases.has(name.split('.')[0]!);
   const merged = <T>(
-    own: Iterable<readonly [string, T]>,
+    baseEntries: Iterable<readonly [string, T]>,
     joined: (relation: Relation) => Iterable<readonly [string, T]>,
   ) =>
     new Map([
-      ...[...own].filter(([name]) => isOwn(name)),
+      ...[...baseEntries].filter(([name]) => isOwn(name)),
       ...joins.flatMap(({ join, relation }) =>
         [...joined(relation)].map(([name, value]) => [`${join.alias}.${name}`, value] as const),
       ),
@@ -81,11 +81,11 @@ function joinedRelation(base: Relation, joins: readonly PlannedJoin[]): Relation
 }
 
 function unindexedFields({ base, joins }: ViewQuery, sources: ReadonlyMap<string, CollectionRef>): string[] {
-  const found = new Set<string>();
+  const fields = new Set<string>();
   const check = (collection: string, path: Path): void => {
     const { keys } = documentsRelation(sources.get(collection)!, presentDocuments);
     const name = path.join('.');
-    if (name !== 'id' && !keys.has(name)) found.add(`${collection}.${name}`);
+    if (name !== 'id' && !keys.has(name)) fields.add(`${collection}.${name}`);
   };
   for (const { collection, on } of joins) {
     for (const { path, from, to } of on) {
@@ -93,5 +93,5 @@ function unindexedFields({ base, joins }: ViewQuery, sources: ReadonlyMap<string
       check(joins.find(({ alias }) => alias === from)?.collection ?? base, to);
     }
   }
-  return [...found];
+  return [...fields];
 }

@@ -158,12 +158,12 @@ export class CosmosSettlement implements SettlementNetwork {
 
   async find({ proof }: Settled, { hash }: SettlementTransaction): Promise<FindResult> {
     if (isGrantProof(proof)) return this.grants.find(proof);
-    const found = await this.chain().findTransaction({ hash }, call());
-    const height = BigInt(found.height);
-    if (found.isIncluded) {
+    const transaction = await this.chain().findTransaction({ hash }, call());
+    const height = BigInt(transaction.height);
+    if (transaction.isIncluded) {
       this.absences.delete(hash);
       this.refusals.delete(hash);
-      if (found.code === 0) return { state: 'included', isFinal: true, hash, height, at: this.now() };
+      if (transaction.code === 0) return { state: 'included', isFinal: true, hash, height, at: this.now() };
       return impossible('invalid_transaction_state', 'The transaction failed on the chain');
     }
     // It was seen in a block, which another node may lack yet.
@@ -217,8 +217,8 @@ const call = () => newCall(newDocumentId(), timeoutMs);
 const impossible = (reason: string, message: string) => ({ state: 'impossible' as const, reason, message });
 
 /** Why the transaction cannot be included any more, unless a block has it. */
-function problemOf({ sequence, height }: ChainAccount, wanted: bigint, timeoutHeight: bigint) {
-  if (BigInt(sequence) > wanted) {
+function problemOf({ sequence, height }: ChainAccount, signedSequence: bigint, timeoutHeight: bigint) {
+  if (BigInt(sequence) > signedSequence) {
     return impossible('payment_replaced', 'Another transaction of the payer has used the sequence');
   }
   if (timeoutHeight !== 0n && BigInt(height) > timeoutHeight) {
@@ -239,8 +239,8 @@ const reasons: Readonly<Record<number, [reason: string, message: string]>> = {
 };
 
 function refusalOf({ code, codespace }: BroadcastTransactionResponse): Omit<Refusal, 'since'> {
-  const known = codespace === sdkCodespace ? reasons[code] : undefined;
-  const [reason, message] = known ?? [
+  const entry = codespace === sdkCodespace ? reasons[code] : undefined;
+  const [reason, message] = entry ?? [
     'invalid_transaction_state',
     `The chain refuses the transaction: ${codespace} ${code}`,
   ];

@@ -56,12 +56,12 @@ export class SentTransactions {
     const hash = hashIn(payload);
     const nameableUntil = quote.expiresAtSeconds + namedSeconds;
     if (now().getTime() / 1_000 > nameableUntil) throw refused('quote_expired', 'The quote has expired a day ago');
-    const found = await this.find(hash);
-    if (!found.isIncluded) {
+    const transaction = await this.find(hash);
+    if (!transaction.isIncluded) {
       throw refused('transaction_not_found', 'No block has the transaction yet: the same request can be sent again');
     }
-    if (found.code !== 0) throw refused('invalid_transaction_state', 'The transaction failed on the chain');
-    const { sender, atMs } = transferFor(found, requirement, quote.id);
+    if (transaction.code !== 0) throw refused('invalid_transaction_state', 'The transaction failed on the chain');
+    const { sender, atMs } = transferFor(transaction, requirement, quote.id);
     const named = payload.optionalText('sender');
     if (named !== undefined && named !== '' && named !== sender)
       payload.refuse('sender', 'has not sent the transaction');
@@ -79,16 +79,16 @@ export class SentTransactions {
   private async find(hash: string): Promise<FoundTransaction> {
     const { chain, waitMs } = this.options;
     const look = () => chain().findTransaction({ hash }, newCall(newDocumentId(), timeoutMs));
-    let found = await look();
-    if (found.isIncluded || !this.waiting.tryAcquire()) return found;
+    let transaction = await look();
+    if (transaction.isIncluded || !this.waiting.tryAcquire()) return transaction;
     try {
       const backoff = new Backoff(looks);
       const untilMs = performance.now() + waitMs;
-      while (!found.isIncluded && performance.now() < untilMs) {
+      while (!transaction.isIncluded && performance.now() < untilMs) {
         await backoff.wait(new Cancellation());
-        found = await look();
+        transaction = await look();
       }
-      return found;
+      return transaction;
     } finally {
       this.waiting.release();
     }

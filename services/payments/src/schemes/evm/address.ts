@@ -15,8 +15,8 @@ const checked = new LRUCache<string, string>({ max: 1_000 });
 
 /** The address in lower case; undefined where it is none, and where its capitals are not its checksum (EIP-55). */
 export function readEvmAddress(text: string): string | undefined {
-  const known = checked.get(text);
-  if (known !== undefined) return known;
+  const address = checked.get(text);
+  if (address !== undefined) return address;
   if (!pattern.test(text)) return undefined;
   const lower = text.toLowerCase();
   if (text === lower) return lower;

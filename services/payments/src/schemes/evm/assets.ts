@@ -12,7 +12,7 @@ export interface EvmAsset {
 }
 
 // The published deployments of USDC, whose name in the domain is not the same on each network.
-const known: Readonly<Record<string, readonly string[]>> = {
+const deployments: Readonly<Record<string, readonly string[]>> = {
   usdc: [
     'eip155:1/0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48=USD Coin:2',
     'eip155:8453/0x833589fcd6edb6e08f4c7c32d4f71b54bda02913=USD Coin:2',
@@ -35,14 +35,14 @@ export const assetKeyOf = ({ network, address }: Pick<EvmAsset, 'network' | 'add
 
 /** The names of the tokens that a short name stands for; undefined for another text. */
 export const keysOfShortName = (name: string): string[] | undefined =>
-  Object.hasOwn(known, name) ? known[name]!.map((entry) => entry.split('=')[0]!) : undefined;
+  Object.hasOwn(deployments, name) ? deployments[name]!.map((entry) => entry.split('=')[0]!) : undefined;
 
 const pattern = /^(eip155:([1-9]\d{0,15}))\/(0x[0-9a-fA-F]{40})=([ -+\--9;-~]{1,64}):([ -+\--9;-~]{1,16})$/;
 const assetsMax = 64;
 
 /** The tokens of `usdc,eip155:8453/0x8335…=USD Coin:2`; undefined for another text. */
 function read(text: string): EvmAsset[] | undefined {
-  const entries = text === '' ? [] : text.split(',').flatMap((entry) => known[entry.trim()] ?? [entry.trim()]);
+  const entries = text === '' ? [] : text.split(',').flatMap((entry) => deployments[entry.trim()] ?? [entry.trim()]);
   const assets: EvmAsset[] = [];
   for (const entry of entries) {
     const [, network, chainId, address, name, version] = pattern.exec(entry) ?? [];

@@ -92,20 +92,20 @@ export class AuthorizationUses {
 
   constructor(private readonly options: AuthorizationUsesOptions) {}
 
-  /** @param own Undefined: the authorization was used before it was to be settled here. */
-  find(proof: EvmProof, own: OwnTransaction | undefined): Promise<FindResult> {
-    const watched = { proof, own, lookedAtMs: performance.now() };
+  /** @param ownTransaction Undefined: the authorization was used before it was to be settled here. */
+  find(proof: EvmProof, ownTransaction: OwnTransaction | undefined): Promise<FindResult> {
+    const watched = { proof, own: ownTransaction, lookedAtMs: performance.now() };
     this.watched.set(useKeyOf(proof), watched);
     return this.options.nodes.ask((node, head) => this.findIn(this.viewAfter(node, head), watched), headMaxAgeMs);
   }
 
-  private async findIn(view: View, { proof, own }: Watched): Promise<FindResult> {
+  private async findIn(view: View, { proof, own: ownTransaction }: Watched): Promise<FindResult> {
     const { head, node } = view;
     // It was not used up to there.
-    if (head.height === own?.sinceHeight) return { state: 'absent' };
+    if (head.height === ownTransaction?.sinceHeight) return { state: 'absent' };
     const log = await this.logOf(view, useKeyOf(proof));
     const final = await this.finalOf(view);
-    if (!log) return this.unused(view, proof, own, final);
+    if (!log) return this.unused(view, proof, ownTransaction, final);
     const use = await this.transfers.get(transferKeyOf(log, proof), () => this.confirmedUseOf(node, log, proof));
     // Another block has taken its place since.
     if (!use) return { state: 'absent' };
@@ -117,7 +117,7 @@ export class AuthorizationUses {
   private async unused(
     view: View,
     proof: EvmProof,
-    own: OwnTransaction | undefined,
+    ownTransaction: OwnTransaction | undefined,
     final: EvmBlock | undefined,
   ): Promise<FindResult> {
     const { node, head } = view;
@@ -126,10 +126,10 @@ export class AuthorizationUses {
     if (final && final.timestampSeconds >= validBefore) {
       if (!(await isSpent(node, proof, head.height))) return expired;
       if (final.timestampSeconds < validBefore + missingSeconds) return { state: 'absent' };
-      logMissing(this.options.log, proof, head, own);
+      logMissing(this.options.log, proof, head, ownTransaction);
       return spent;
     }
-    const hasFailed = own !== undefined && own.nonce < (await this.countOf(view));
+    const hasFailed = ownTransaction !== undefined && ownTransaction.nonce < (await this.countOf(view));
     return { state: 'absent', hasFailed };
   }
 
@@ -143,8 +143,8 @@ export class AuthorizationUses {
 
   /** The log of the use or the cancellation, looked for together with all that were not looked for after this block. */
   private async logOf(view: View, key: string): Promise<EvmLog | undefined> {
-    const known = view.logs.get(key);
-    if (known) return (await known).get(key);
+    const pending = view.logs.get(key);
+    if (pending) return (await pending).get(key);
     const missing = [...this.watched].filter(([each]) => !view.logs.has(each));
     const logs = findLogs(
       view,
@@ -199,11 +199,11 @@ async function findLogs({ node, head }: View, watched: readonly Watched[]): Prom
   const payers = [...new Set(topics.map(([, payer]) => payer))];
   const starts = watched.map(({ own }) => earliestOf(head, own));
   const earliest = starts.reduce((first, each) => (each < first ? each : first));
-  for (let at = 0; at < payers.length; at += logPayers) {
+  for (let offset = 0; offset < payers.length; offset += logPayers) {
     for (let to = head.height; to >= earliest; to -= logBlocks) {
       const first = to - logBlocks + 1n;
       const from = first > earliest ? first : earliest;
-      for (const log of await node.logs(assets, [events, payers.slice(at, at + logPayers)], from, to)) {
+      for (const log of await node.logs(assets, [events, payers.slice(offset, offset + logPayers)], from, to)) {
         logs.set(useKeyIn(log), log);
       }
     }
@@ -211,8 +211,8 @@ async function findLogs({ node, head }: View, watched: readonly Watched[]): Prom
   return logs;
 }
 
-function earliestOf({ height }: EvmBlock, own: OwnTransaction | undefined): bigint {
-  const earliest = own ? own.sinceHeight + 1n - reorgBlocks : height - unknownBlocks;
+function earliestOf({ height }: EvmBlock, ownTransaction: OwnTransaction | undefined): bigint {
+  const earliest = ownTransaction ? ownTransaction.sinceHeight + 1n - reorgBlocks : height - unknownBlocks;
   return earliest > 0n ? earliest : 0n;
 }
 
@@ -237,7 +237,7 @@ function logMissing(
   log: Logger,
   { network, asset, from, to, value, nonce }: EvmProof,
   head: EvmBlock,
-  own: OwnTransaction | undefined,
+  ownTransaction: OwnTransaction | undefined,
 ): void {
   log.error(
     {
@@ -247,7 +247,7 @@ function logMissing(
       payTo: to,
       amount: value,
       nonce,
-      fromBlock: earliestOf(head, own).toString(),
+      fromBlock: earliestOf(head, ownTransaction).toString(),
       toBlock: head.height.toString(),
     },
     'an authorization is spent, and no block that was searched says how: its payment is refused',

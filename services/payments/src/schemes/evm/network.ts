@@ -115,9 +115,9 @@ export class EvmNetwork implements SettlementNetwork {
   async plan({ proof }: Settled, uncoveredPlans = 0): Promise<Plan> {
     const { nodes } = this.options;
     const plan = (node: EvmNode, latest: EvmBlock) => this.planWith(node, latest, proof as EvmProof, uncoveredPlans);
-    const found = await nodes.ask(plan, headMaxAgeMs);
+    const firstPlan = await nodes.ask(plan, headMaxAgeMs);
     // The node may have a later block now, in which the reason of the refusal has ended.
-    return found.state === 'refused' ? nodes.ask(plan) : found;
+    return firstPlan.state === 'refused' ? nodes.ask(plan) : firstPlan;
   }
 
   async findProblem({ proof }: UnsentPayment): Promise<PaymentProblem | undefined> {
@@ -129,9 +129,9 @@ export class EvmNetwork implements SettlementNetwork {
       if (isUsed) return nonceUsed;
       return isCovered ? undefined : insufficientFunds;
     };
-    const found = await this.options.nodes.ask(find, headMaxAgeMs);
+    const problem = await this.options.nodes.ask(find, headMaxAgeMs);
     // The node may have a later block now, in which the payer has the money.
-    return found && this.options.nodes.ask(find);
+    return problem && this.options.nodes.ask(find);
   }
 
   async send(_payment: Settled, { hash }: SettlementTransaction): Promise<SendResult> {

@@ -125,9 +125,9 @@ export class EvmNode implements NetworkNode<EvmBlock> {
     await this.rpc.call('eth_sendRawTransaction', [`0x${bytes.toString('hex')}`], hex);
   }
 
-  private async blockAt(at: string): Promise<EvmBlock> {
-    const block = await this.rpc.call('eth_getBlockByNumber', [at, false], blockSchema.nullable());
-    if (!block) throw new NodeFailure(`${this.name} does not have the block ${at}`);
+  private async blockAt(blockTag: string): Promise<EvmBlock> {
+    const block = await this.rpc.call('eth_getBlockByNumber', [blockTag, false], blockSchema.nullable());
+    if (!block) throw new NodeFailure(`${this.name} does not have the block ${blockTag}`);
     const { number: height, hash, timestamp: timestampSeconds, baseFeePerGas: baseFee } = block;
     if (baseFee === undefined) throw new NodeFailure(`${this.name} is of a network without EIP-1559`);
     return { height, hash, timestampSeconds, baseFee };

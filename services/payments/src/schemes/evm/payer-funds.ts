@@ -51,10 +51,10 @@ export class PayerFunds {
 
   private async balanceOf(node: EvmNode, block: EvmBlock, proof: EvmProof): Promise<bigint> {
     const { asset, from } = proof;
-    const found = await this.balances.get(`${block.hash}|${payerOf(proof)}`, async () =>
+    const balance = await this.balances.get(`${block.hash}|${payerOf(proof)}`, async () =>
       readBalance(await node.call({ to: asset, data: balanceCall(from) }, block.height)),
     );
-    return found!;
+    return balance!;
   }
 
   private release(payer: string, value: bigint): void {

@@ -30,8 +30,8 @@ export const mistypedEvmAddress = ({ network, address }: PaymentAddress): string
 const takes = (network: string): boolean => isEvmNetwork(network) && network !== playMoneyNetwork;
 
 function tokensOf(name: string): string[] {
-  const known = keysOfShortName(name);
-  if (known) return known;
+  const keys = keysOfShortName(name);
+  if (keys) return keys;
   const [, network, address] = tokenPattern.exec(name) ?? [];
   const read = address === undefined ? undefined : readEvmAddress(lowerAllCapitals(address));
   return read === undefined ? [] : [`${network!}/${read}`];

@@ -60,13 +60,13 @@ export class Transactions {
    * because nothing sends them again.
    */
   async underWay({ network, asset, from }: EvmProof, height: bigint, tx?: Connection): Promise<bigint> {
-    const found = await row<{ amount: string }>(
+    const total = await row<{ amount: string }>(
       tx ?? this.pool,
       sql`select coalesce(sum(amount), 0)::text as amount from claim
           where scope = ${assetKeyOf({ network, address: asset })} and key > ${`${from}|`} and key < ${`${from}}`}
             and (block_height > ${height} or (state = 'settling' and block_height is null and failed_at is null))`,
     );
-    return BigInt(found!.amount);
+    return BigInt(total!.amount);
   }
 
   /** Until the end of the database transaction no other payment of the payer is signed. */

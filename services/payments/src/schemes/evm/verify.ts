@@ -46,9 +46,9 @@ export class EvmExact implements ExactVerifier {
     const payTo = readEvmAddress(requirement.payTo);
     if (payTo === undefined) throw new Refusal('invalid_payment_requirements', 'payTo must be an address');
     const signature = readSignature(payload);
-    const given = payload.child('authorization');
-    const authorization = readAuthorization(given);
-    const payer = given.text('from');
+    const members = payload.child('authorization');
+    const authorization = readAuthorization(members);
+    const payer = members.text('from');
     try {
       checkTerms(authorization, { ...requirement, payTo }, version, nowSeconds);
       yield;
@@ -71,19 +71,19 @@ export class EvmExact implements ExactVerifier {
   private assetFor({ network, asset: address, extra }: Requirement): { asset: EvmAsset; domainSeparator: Buffer } {
     const read = readEvmAddress(address);
     if (read === undefined) throw new Refusal('invalid_payment_requirements', 'asset must be an address');
-    const found = this.assets.get(`${network}/${read}`);
-    if (!found) throw new Refusal('invalid_payment_requirements', 'The asset is not accepted on the network');
+    const entry = this.assets.get(`${network}/${read}`);
+    if (!entry) throw new Refusal('invalid_payment_requirements', 'The asset is not accepted on the network');
     const method = extra.optionalText('assetTransferMethod') ?? 'eip3009';
     if (method !== 'eip3009') {
       throw new Refusal('invalid_payment_requirements', 'Only transfers by EIP-3009 are verified');
     }
-    if (extra.optionalText('name') !== found.asset.name || extra.optionalText('version') !== found.asset.version) {
+    if (extra.optionalText('name') !== entry.asset.name || extra.optionalText('version') !== entry.asset.version) {
       throw new Refusal(
         'invalid_payment_requirements',
         'extra.name and extra.version must be those of the EIP-712 domain of the asset',
       );
     }
-    return found;
+    return entry;
   }
 }
 
@@ -112,16 +112,16 @@ const proofOf = (asset: EvmAsset, authorization: Authorization, signature: Buffe
   signature: `0x${signature.toString('hex')}`,
 });
 
-function readAuthorization(given: Members): Authorization {
-  const address = (name: string) => readEvmAddress(given.text(name)) ?? given.refuse(name, 'must be an address');
-  const nonce = given.text('nonce');
-  if (!/^0x[0-9a-fA-F]{64}$/.test(nonce)) given.refuse('nonce', 'must be 0x and 64 hexadecimal digits');
+function readAuthorization(members: Members): Authorization {
+  const address = (name: string) => readEvmAddress(members.text(name)) ?? members.refuse(name, 'must be an address');
+  const nonce = members.text('nonce');
+  if (!/^0x[0-9a-fA-F]{64}$/.test(nonce)) members.refuse('nonce', 'must be 0x and 64 hexadecimal digits');
   return {
     from: address('from'),
     to: address('to'),
-    value: given.amount('value'),
-    validAfter: given.whole('validAfter'),
-    validBefore: given.whole('validBefore'),
+    value: members.amount('value'),
+    validAfter: members.whole('validAfter'),
+    validBefore: members.whole('validBefore'),
     nonce,
   };
 }

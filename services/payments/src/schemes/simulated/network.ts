@@ -88,11 +88,11 @@ export class SimulatedEvm implements SettlementNetwork {
   }
 
   private async balanceOf(from: string, db: Parameters<typeof row>[0]): Promise<bigint> {
-    const found = await row<{ spent: string }>(
+    const total = await row<{ spent: string }>(
       db,
       sql`select coalesce(sum(value), 0)::text as spent from simulated_evm_transfer where authorizer = ${from}`,
     );
-    return initialBalance - BigInt(found!.spent);
+    return initialBalance - BigInt(total!.spent);
   }
 
   private transferOf(from: string, nonce: string, db: Parameters<typeof row>[0]): Promise<Transfer | undefined> {

@@ -12,7 +12,7 @@ export interface SolanaAsset {
 }
 
 // The published deployments of USDC.
-const known: Readonly<Record<string, string>> = {
+const deployments: Readonly<Record<string, string>> = {
   usdc: 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v=6',
   'usdc-test': 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1/4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU=6',
 };
@@ -22,7 +22,7 @@ const assetsMax = 64;
 
 /** How a token is called. */
 export const solanaSymbolOf = (asset: SolanaAsset): string =>
-  Object.values(known).some((entry) => entry.startsWith(`${solanaAssetKeyOf(asset)}=`)) ? 'USDC' : asset.mint;
+  Object.values(deployments).some((entry) => entry.startsWith(`${solanaAssetKeyOf(asset)}=`)) ? 'USDC' : asset.mint;
 
 /** The network and the mint of a token, as one name. */
 export const solanaAssetKeyOf = ({ network, mint }: Pick<SolanaAsset, 'network' | 'mint'>): string =>
@@ -30,14 +30,14 @@ export const solanaAssetKeyOf = ({ network, mint }: Pick<SolanaAsset, 'network' 
 
 /** The name of the token that a short name stands for; undefined for another text. */
 export const solanaKeyOfShortName = (name: string): string | undefined =>
-  Object.hasOwn(known, name) ? known[name]!.split('=')[0] : undefined;
+  Object.hasOwn(deployments, name) ? deployments[name]!.split('=')[0] : undefined;
 
 /** The tokens of `usdc,solana:5eykt…/EPjFW…=6`; undefined for another text. */
 function read(text: string): SolanaAsset[] | undefined {
   const entries = text === '' ? [] : text.split(',').map((entry) => entry.trim());
   const assets: SolanaAsset[] = [];
   for (const entry of entries) {
-    const [, network, mint, decimals, successor] = pattern.exec(known[entry] ?? entry) ?? [];
+    const [, network, mint, decimals, successor] = pattern.exec(deployments[entry] ?? entry) ?? [];
     if (decimals === undefined || readSolanaAddress(mint!) === undefined) return undefined;
     const program = successor === undefined ? 'token' : 'token-2022';
     assets.push({ network: network!, mint: mint!, decimals: Number(decimals), program });

@@ -111,15 +111,15 @@ export class SolanaNetwork implements SettlementNetwork {
     return nodes.ask(async (node) => {
       // First, because a block may have it in between.
       const isOver = await hasExpired(node, blockhashOf(bytes), validUntil);
-      const found = await node.status(hash);
-      if (!found) return isOver ? expired : { state: 'absent' };
-      if (found.commitment === 'processed') return { state: 'absent' };
-      const isFinal = found.commitment === 'finalized' || found.commitment === commitment;
-      if (!found.hasSucceeded) return isFinal ? failed : { state: 'absent' };
+      const status = await node.status(hash);
+      if (!status) return isOver ? expired : { state: 'absent' };
+      if (status.commitment === 'processed') return { state: 'absent' };
+      const isFinal = status.commitment === 'finalized' || status.commitment === commitment;
+      if (!status.hasSucceeded) return isFinal ? failed : { state: 'absent' };
       // One alone could invent a transfer; another one may have it a moment later.
       const isConfirmed = await nodes.confirm(node, async (other) => isIncluded(await other.status(hash)));
       if (!isConfirmed) return { state: 'absent' };
-      return { state: 'included', hash, height: found.slot, at: new Date(), isFinal };
+      return { state: 'included', hash, height: status.slot, at: new Date(), isFinal };
     });
   }
 }

@@ -60,9 +60,9 @@ export class SolanaNode implements NetworkNode<Block> {
   async status(signature: string): Promise<TransactionStatus | undefined> {
     const options = { searchTransactionHistory: true };
     const schema = valueOf(z.array(statusSchema.nullable()).length(1));
-    const [found] = await this.rpc.call('getSignatureStatuses', [[signature], options], schema);
-    if (!found) return undefined;
-    return { slot: BigInt(found.slot), hasSucceeded: found.err == null, commitment: found.confirmationStatus };
+    const [status] = await this.rpc.call('getSignatureStatuses', [[signature], options], schema);
+    if (!status) return undefined;
+    return { slot: BigInt(status.slot), hasSucceeded: status.err == null, commitment: status.confirmationStatus };
   }
 
   /** Whether a block that follows the last finalized one may have a transaction that names this block. */

@@ -14,8 +14,8 @@ const tokenPattern = /^solana:[1-9A-HJ-NP-Za-km-z]{32}\/([1-9A-HJ-NP-Za-km-z]{32
 const testNetworks = [solanaKeyOfShortName('usdc-test')!.split('/')[0]!, 'solana:4uhcVJyU9pJkvQyS88uRDiswHXSCkY3z'];
 
 function tokensOf(name: string): string[] {
-  const known = solanaKeyOfShortName(name);
-  if (known !== undefined) return [known];
+  const key = solanaKeyOfShortName(name);
+  if (key !== undefined) return [key];
   const [, mint] = tokenPattern.exec(name) ?? [];
   return mint !== undefined && readSolanaAddress(mint) !== undefined ? [name] : [];
 }

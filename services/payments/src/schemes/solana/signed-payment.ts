@@ -24,8 +24,8 @@ export function blockhashOf(transaction: Buffer): string {
   // A message of version 0 begins with its version, in front of the header.
   const header = message[0]! >= 0x80 ? 1 : 0;
   const count = message[header + headerBytes]!;
-  const at = header + headerBytes + 1 + count * addressBytes;
-  return base58.encode(message.subarray(at, at + addressBytes));
+  const offset = header + headerBytes + 1 + count * addressBytes;
+  return base58.encode(message.subarray(offset, offset + addressBytes));
 }
 
 /** The part of a transaction that is signed. The lengths of a payment are below 128, so each takes a byte. */

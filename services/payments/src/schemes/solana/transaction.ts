@@ -57,9 +57,9 @@ export function readSolanaTransaction(bytes: Buffer): SolanaTransaction {
 
 function readInstruction(reader: Reader, accounts: readonly string[]): Instruction {
   const place = (): number => {
-    const at = reader.byte();
-    if (at >= accounts.length) throw undecodable('An instruction names an account that is not listed');
-    return at;
+    const index = reader.byte();
+    if (index >= accounts.length) throw undecodable('An instruction names an account that is not listed');
+    return index;
   };
   const program = place();
   if (program === 0) throw undecodable('The payer of the fee is called as a program');

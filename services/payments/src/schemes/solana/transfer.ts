@@ -89,10 +89,10 @@ function refuseFeePayer(transfer: Instruction): never {
   throw new Refusal('invalid_exact_svm_invalid_fee_payer', 'The payer of the fee must have no part in an instruction');
 }
 
-function checkOther({ program, data }: Instruction, at: number): void {
+function checkOther({ program, data }: Instruction, index: number): void {
   if (program !== programs.memo && program !== programs.lighthouse) {
     throw new Refusal(
-      `invalid_exact_svm_payload_unknown_${places[at]!}_instruction`,
+      `invalid_exact_svm_payload_unknown_${places[index]!}_instruction`,
       'Behind the transfer there may only be memos and instructions of Lighthouse',
     );
   }

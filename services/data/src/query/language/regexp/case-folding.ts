@@ -13,8 +13,8 @@ export function folded(set: CharSet): CharSet {
   casedText ??= textOf(characterRanges('[\\p{Changes_When_Casefolded}\\p{Changes_When_Casemapped}]'));
   const character = onlyCharacter(set);
   if (character === undefined) return union(set, equalIn(casedText, set));
-  const known = foldedCharacters.get(character);
-  if (known !== undefined) return known;
+  const existing = foldedCharacters.get(character);
+  if (existing !== undefined) return existing;
   const equal = union(set, equalIn(casedText, set));
   // The map gets at most one entry for each character that has a case.
   if (equal.length > set.length || equal[0] !== equal[1]) foldedCharacters.set(character, equal);
@@ -24,8 +24,8 @@ export function folded(set: CharSet): CharSet {
 function equalIn(text: string, set: CharSet): CharSet {
   if (set.length === 0) return set;
   // JavaScript's flags i and u together compare by simple case folding.
-  const found = text.match(new RegExp(`[${set.map(rangeEnd).join('')}]`, 'giu')) ?? [];
-  return charSet(found.map((character) => character.codePointAt(0)!).flatMap((code) => [code, code]));
+  const matches = text.match(new RegExp(`[${set.map(rangeEnd).join('')}]`, 'giu')) ?? [];
+  return charSet(matches.map((character) => character.codePointAt(0)!).flatMap((code) => [code, code]));
 }
 
 /** The first or the last character of a range, as a class of JavaScript writes it. */
@@ -33,8 +33,8 @@ const rangeEnd = (code: number, at: number): string => `${at % 2 === 0 ? '' : '-
 
 function textOf(set: CharSet): string {
   let text = '';
-  for (let at = 0; at < set.length; at += 2) {
-    for (let code = set[at]!; code <= set[at + 1]!; code += 1) text += String.fromCodePoint(code);
+  for (let index = 0; index < set.length; index += 2) {
+    for (let code = set[index]!; code <= set[index + 1]!; code += 1) text += String.fromCodePoint(code);
   }
   return text;
 }

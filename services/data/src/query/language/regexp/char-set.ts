@@ -11,7 +11,7 @@ export const noCharacter: CharSet = [];
 /** The set of some ranges in any order, given as pairs of their first and last code points. */
 export function charSet(pairs: readonly number[]): CharSet {
   const ranges: Array<[number, number]> = [];
-  for (let at = 0; at < pairs.length; at += 2) ranges.push(...withinText(pairs[at]!, pairs[at + 1]!));
+  for (let index = 0; index < pairs.length; index += 2) ranges.push(...withinText(pairs[index]!, pairs[index + 1]!));
   ranges.sort(([a], [b]) => a - b);
   const set: number[] = [];
   for (const [first, last] of ranges) {
@@ -29,9 +29,9 @@ export const union = (...sets: readonly CharSet[]): CharSet => charSet(sets.flat
 export function negated(set: CharSet): CharSet {
   const gaps: number[] = [];
   let next = 1;
-  for (let at = 0; at < set.length; at += 2) {
-    if (set[at]! > next) gaps.push(next, set[at]! - 1);
-    next = set[at + 1]! + 1;
+  for (let index = 0; index < set.length; index += 2) {
+    if (set[index]! > next) gaps.push(next, set[index]! - 1);
+    next = set[index + 1]! + 1;
   }
   if (next <= lastCharacter) gaps.push(next, lastCharacter);
   return charSet(gaps);
@@ -40,8 +40,8 @@ export function negated(set: CharSet): CharSet {
 export const rangeCount = (set: CharSet): number => set.length / 2;
 
 export function hasCharacter(set: CharSet, character: number): boolean {
-  for (let at = 0; at < set.length; at += 2) {
-    if (character <= set[at + 1]!) return character >= set[at]!;
+  for (let index = 0; index < set.length; index += 2) {
+    if (character <= set[index + 1]!) return character >= set[index]!;
   }
   return false;
 }
@@ -51,8 +51,8 @@ export const onlyCharacter = (set: CharSet): number | undefined =>
   set.length === 2 && set[0] === set[1] ? set[0] : undefined;
 
 function* withinText(first: number, last: number): Generator<[number, number]> {
-  for (let at = 0; at < anyCharacter.length; at += 2) {
-    const [from, to] = [Math.max(first, anyCharacter[at]!), Math.min(last, anyCharacter[at + 1]!)];
+  for (let index = 0; index < anyCharacter.length; index += 2) {
+    const [from, to] = [Math.max(first, anyCharacter[index]!), Math.min(last, anyCharacter[index + 1]!)];
     if (from <= to) yield [from, to];
   }
 }

@@ -171,8 +171,9 @@ function characterGroups(tree: Node): { groups: number; groupsOf: ReadonlyMap<Ch
   return { groups: groups.size, groupsOf: new Map(all.map((set) => [set, byText.get(set.join())!])) };
 }
 
-function collectSets(node: Node, found: (set: CharSet) => void): void {
-  if (node.kind === 'set') found(node.set);
-  else if (node.kind === 'concat' || node.kind === 'alternate') node.parts.forEach((part) => collectSets(part, found));
-  else if (node.kind === 'repeat') collectSets(node.part, found);
+function collectSets(node: Node, collect: (set: CharSet) => void): void {
+  if (node.kind === 'set') collect(node.set);
+  else if (node.kind === 'concat' || node.kind === 'alternate')
+    node.parts.forEach((part) => collectSets(part, collect));
+  else if (node.kind === 'repeat') collectSets(node.part, collect);
 }

@@ -19,8 +19,8 @@ export const propertyNames: readonly string[] = ['Any', ...categories, ...script
 
 /** The characters of a general category or a script, undefined for a name that is not supported. */
 export function propertySet(name: string): CharSet | undefined {
-  const known = knownProperties.get(name);
-  if (known !== undefined) return known;
+  const existing = knownProperties.get(name);
+  if (existing !== undefined) return existing;
   const isScript = scripts.has(name);
   if (!isScript && !categories.has(name)) return undefined;
   const set = characterRanges(`\\p{${isScript ? 'Script=' : ''}${name}}`);
@@ -54,11 +54,11 @@ export function characterRanges(javaScriptClass: string): CharSet {
 
 function textOf(first: number, last: number, units: number): string {
   const text = new Uint16Array((last - first + 1) * units);
-  for (let code = first, at = 0; code <= last; code += 1, at += units) {
-    if (units === 1) text[at] = code;
+  for (let code = first, index = 0; code <= last; code += 1, index += units) {
+    if (units === 1) text[index] = code;
     else {
-      text[at] = 0xd7c0 + (code >> 10);
-      text[at + 1] = 0xdc00 + (code & 0x3ff);
+      text[index] = 0xd7c0 + (code >> 10);
+      text[index + 1] = 0xdc00 + (code & 0x3ff);
     }
   }
   return Buffer.from(text.buffer).toString('utf16le');
