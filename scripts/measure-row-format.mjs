@@ -152,10 +152,10 @@ async function read(side, kase, field, documents) {
   const run = (what, text, value) => client.query({ name: `${what} ${side.name} ${field.i}`, text, values: [value] });
   for (let warm = 0; warm < 3; warm++) await Promise.all([run('point', point, keys), run('page', page, keys[warm])]);
   await measure(kase, side.name, `point by ${field.type}`, 10 * keys.length, async () => {
-    for (let at = 0; at < 10; at++) await run('point', point, keys);
+    for (let index = 0; index < 10; index++) await run('point', point, keys);
   });
   await measure(kase, side.name, `page by ${field.type}`, 50, async () => {
-    for (let at = 0; at < 50; at++) await run('page', page, keys[at]);
+    for (let index = 0; index < 50; index++) await run('page', page, keys[index]);
   });
 }
 

@@ -21,7 +21,7 @@ export async function readFilms() {
   const text = readFileSync(await fileOfPackage(datasets, 'data/movies.json'), 'utf8');
   /** @type {Omit<Film, 'id'>[]} */
   const films = JSON.parse(text);
-  return films.map((film, at) => ({ id: `film-${String(at + 1).padStart(4, '0')}`, ...film }));
+  return films.map((film, index) => ({ id: `film-${String(index + 1).padStart(4, '0')}`, ...film }));
 }
 
 /** The rating of a film, 0 if it has none. @param {Film} film */

@@ -33,8 +33,8 @@ export function drawRooms(rooms, uses) {
   }
   const width = border * 2 + columnCount * card.width + (columnCount - 1) * card.gap;
   const height = Math.max(...columns.map((column) => column.height)) - card.gap + border;
-  const drawn = columns.flatMap((column, at) =>
-    column.cards.map((each) => drawCard(each, border + at * (card.width + card.gap), uses.arrows)),
+  const drawn = columns.flatMap((column, index) =>
+    column.cards.map((each) => drawCard(each, border + index * (card.width + card.gap), uses.arrows)),
   );
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="The rooms of each package and the imports between them, which all go downward">
 <defs><marker id="head" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="5" markerHeight="5" orient="auto" markerUnits="userSpaceOnUse"><path d="M0 0 6 3 0 6z" fill="#475569"/></marker></defs>
@@ -48,7 +48,7 @@ ${drawn.join('\n')}
 function drawCard({ name, listed, height, y }, x, arrows) {
   const left = x + card.padding;
   const top = (/** @type {number} */ at) => y + card.padding + card.title + at * (box.height + box.gap);
-  const boxes = listed.map((room, at) => drawBox(room, left, top(at)));
+  const boxes = listed.map((room, index) => drawBox(room, left, top(index)));
   const lines = listed.flatMap((from, index) =>
     listed.flatMap((to, below) => {
       if (!arrows.has(`${name} ${from} ${to}`) || from === 'roof' || to === 'leaves') return [];

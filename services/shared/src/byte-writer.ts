@@ -49,7 +49,7 @@ export class ByteWriter {
   }
 
   /**
-   * Overwrites four bytes that were written at `at`. By hand, because Buffer's method checks its arguments each time.
+   * Overwrites four bytes that were written at `offset`. By hand, because Buffer's method checks its arguments each time.
    */
   int32At(offset: number, value: number): void {
     const { bytes } = this;

@@ -33,7 +33,7 @@ const foldCase = (name: string): string => name.replace(/[A-Z]+/g, (letters) => 
 export function editDistance(from: string, to: string, limit: number): number {
   if (Math.abs(from.length - to.length) > limit) return limit + 1;
   let beforeLast: number[] = [];
-  let last = Array.from({ length: to.length + 1 }, (_, at) => at);
+  let last = Array.from({ length: to.length + 1 }, (_, index) => index);
   for (let i = 1; i <= from.length; i++) {
     const row = [i];
     for (let j = Math.max(1, i - limit); j <= Math.min(to.length, i + limit); j++) {

@@ -43,7 +43,7 @@ export function scramClient({ username, password }: KafkaCredentials): {
       const saltedPassword = salted(password, Buffer.from(salt, 'base64'), Number(rounds));
       const clientKey = hmac(saltedPassword, 'Client Key');
       const signature = hmac(createHash(algorithm).update(clientKey).digest(), `${bare},${challenge},${withoutProof}`);
-      const proof = clientKey.map((byte, at) => byte ^ signature[at]!);
+      const proof = clientKey.map((byte, index) => byte ^ signature[index]!);
       return `${withoutProof},p=${Buffer.from(proof).toString('base64')}`;
     },
   };

@@ -143,7 +143,7 @@ async function toCollectionRef(app: App, collection: CollectionRow): Promise<Col
     encrypted: collection.encrypted === null ? undefined : await readEncryptedFields(app.number, collection.encrypted),
     readPrices: collectionReadPrices(
       collection.read_price_config_text,
-      indexes.map(({ fields: names }, at) => ({ fields: names, priceText: indexRows[at]!.read_price })),
+      indexes.map(({ fields: names }, index) => ({ fields: names, priceText: indexRows[index]!.read_price })),
     ),
     hasWritePricing: collection.write_pricing,
     liveViews: (JSON.parse(collection.live_views) as LiveViewRow[]).map(toLiveView),

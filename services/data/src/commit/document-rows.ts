@@ -51,7 +51,7 @@ function splitVersions(rows: readonly DocumentRow[]): Versions {
     const last = versions.pop()!;
     latest.push(last);
     counts.push(versions.length + 1);
-    versions.forEach((one, at) => earlier.push({ ...one, back: versions.length - at }));
+    versions.forEach((one, index) => earlier.push({ ...one, back: versions.length - index }));
   }
   return { latest, counts, earlier };
 }
@@ -151,8 +151,8 @@ function upsert(
         fields,
         latest.map(({ document }) => document),
       ).map((keys) => sql`${keys}::bytea[]`),
-      ...Array.from({ length: uniques }, (_, at) => sql`${textArray(latest.map(uniqueValue(at)))}::text[]`),
-      ...Array.from({ length: searches }, (_, at) => sql`${textArray(latest.map(searchValue(at)))}::text[]`),
+      ...Array.from({ length: uniques }, (_, index) => sql`${textArray(latest.map(uniqueValue(index)))}::text[]`),
+      ...Array.from({ length: searches }, (_, index) => sql`${textArray(latest.map(searchValue(index)))}::text[]`),
     ],
     ', ',
   );

@@ -59,7 +59,7 @@ export async function commitOptimistically(
     const steps = [...first, ...upserts, insertCommits(app.number, planned.commits, time)];
     const answers = (await singleRoundTripTransaction(context.pool, steps)).slice(first.length);
     if (versioned.size > 0)
-      setVersions(planned, rows, new Map([...rows.keys()].map((each, at) => [each, answers[at]!])));
+      setVersions(planned, rows, new Map([...rows.keys()].map((each, index) => [each, answers[index]!])));
   } catch (error) {
     if (isHeadConflict(error)) return undefined;
     const violation = uniqueViolation(error, rows);

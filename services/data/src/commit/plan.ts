@@ -76,7 +76,7 @@ export function plan(
       for (const { collection } of unknown) missing.add(collection);
       continue;
     }
-    const planned = links.map((link, at) => toCommit(write, link, at, collections.known.get(link.collection)!));
+    const planned = links.map((link, index) => toCommit(write, link, index, collections.known.get(link.collection)!));
     commits.push(...planned);
     head = links.at(-1)!.link;
     const [first] = planned as [PlannedCommit];

@@ -120,7 +120,7 @@ export function appendStoredKeys(
 ): { uniques: UniqueValues; searches: SearchTexts } {
   const reader = new JsonReader(bytes, { maxDepth: documentDepthMax });
   const { captures, deleted } = readDocument(reader, rules.watch, { sizeMaxBytes: Infinity });
-  rules.keys.forEach(({ isDate }, at) => keys.append(bytes, captures[at], isDate));
+  rules.keys.forEach(({ isDate }, index) => keys.append(bytes, captures[index], isDate));
   return {
     uniques:
       rules.uniques.length === 0 || deleted
@@ -129,6 +129,6 @@ export function appendStoredKeys(
     searches:
       rules.searches.length === 0
         ? undefined
-        : rules.searches.map((_, at) => searchText(bytes, captures[rules.keys.length + at])),
+        : rules.searches.map((_, index) => searchText(bytes, captures[rules.keys.length + index])),
   };
 }

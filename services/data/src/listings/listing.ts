@@ -70,7 +70,8 @@ function parseCursor(text: string, types: ReadonlyArray<'text' | 'number'>): str
   try {
     if (text.length <= cursorLengthMax && /^[A-Za-z0-9_-]+$/.test(text)) {
       const key = JSON.parse(Buffer.from(text, 'base64url').toString()) as unknown;
-      const isKey = Array.isArray(key) && key.length === types.length && types.every((type, at) => isOf(type, key[at]));
+      const isKey =
+        Array.isArray(key) && key.length === types.length && types.every((type, index) => isOf(type, key[index]));
       if (isKey) return key as string[];
     }
   } catch {

@@ -85,7 +85,7 @@ export class MessageReader {
   }
 }
 
-/** The length in the header at `at`: that of the message without its type. */
+/** The length in the header at `position`: that of the message without its type. */
 function lengthAt(bytes: Buffer, position: number): number {
   const length = int32(bytes, position + 1);
   if (length < 4 || length > messageBytesMax) throw new ProtocolError(`a message of ${length} bytes came`);

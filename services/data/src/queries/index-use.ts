@@ -92,6 +92,6 @@ function needs({ keyed, searched }: UsedFields, { indexes }: CollectionRef, inde
       other.number !== index.number &&
       other.status !== 'failed' &&
       !isSearchIndex(other) &&
-      served.every((field, at) => other.fields[at] === field),
+      served.every((field, index) => other.fields[index] === field),
   );
 }

@@ -97,8 +97,8 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
 const ofVersion = (version: string | undefined): string => (version ? ` and the version ${version}` : '');
 
 /** The value in a field of a message; null where it is empty. */
-function valueOf(bytes: Uint8Array, at: string): JsonValue {
-  return bytes.length === 0 ? null : readJsonText(Buffer.from(bytes), at);
+function valueOf(bytes: Uint8Array, location: string): JsonValue {
+  return bytes.length === 0 ? null : readJsonText(Buffer.from(bytes), location);
 }
 
 const withSource = sql`left join collection c

@@ -68,7 +68,7 @@ export function addressText(family: 4 | 6, address: bigint): string {
   const [parts, bits] = family === 4 ? [4, 8n] : [8, 16n];
   const numbers = Array.from(
     { length: parts },
-    (_, at) => (address >> (bits * BigInt(parts - 1 - at))) & ((1n << bits) - 1n),
+    (_, index) => (address >> (bits * BigInt(parts - 1 - index))) & ((1n << bits) - 1n),
   );
   return numbers.map((number) => number.toString(family === 4 ? 10 : 16)).join(family === 4 ? '.' : ':');
 }

@@ -45,7 +45,7 @@ const BACKSLASH = 0x5c;
 const LOWER_E = 0x65;
 const LOWER_U = 0x75;
 /** The control characters that letters stand for after a backslash. */
-const escapes = new Map([...'bfnrt'].map((letter, at) => [letter.charCodeAt(0), '\b\f\n\r\t'.charCodeAt(at)]));
+const escapes = new Map([...'bfnrt'].map((letter, index) => [letter.charCodeAt(0), '\b\f\n\r\t'.charCodeAt(index)]));
 
 /** Bytes before a key: its length, as in Postgres's binary formats. */
 const lengthBytes = 4;
@@ -123,7 +123,7 @@ export class OrderedKeys {
     this.#length = limit + 1;
   }
 
-  /** The character that an escape stands for, whose backslash is before `at`. Returns where the text goes on. */
+  /** The character that an escape stands for, whose backslash is before `position`. Returns where the text goes on. */
   #appendEscape(text: Buffer, position: number): number {
     const letter = text[position]!;
     if (letter !== LOWER_U) {
@@ -229,7 +229,7 @@ export class OrderedKeys {
   }
 }
 
-/** The exponent of a number whose mantissa ends at `at`; 0 where it has none. */
+/** The exponent of a number whose mantissa ends at `mantissaEnd`; 0 where it has none. */
 function exponentOf(text: Buffer, mantissaEnd: number, end: number): number {
   if (mantissaEnd === end) return 0;
   const sign = text[mantissaEnd + 1]!;

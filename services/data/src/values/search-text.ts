@@ -47,7 +47,9 @@ const isSeparator = new RegExp(`[${separators.replace(/[\\\-/]/g, '\\$&')}]+`);
  */
 export function searchWords(search: string): string {
   const parts = search.split('"');
-  return parts.map((part, at) => (at % 2 === 1 ? toWords(part) : part.split(/(\s+)/).map(termOf).join(''))).join('"');
+  return parts
+    .map((part, index) => (index % 2 === 1 ? toWords(part) : part.split(/(\s+)/).map(termOf).join('')))
+    .join('"');
 }
 
 function termOf(term: string): string {

@@ -117,7 +117,7 @@ class BatchRun {
   private async collectionsWithUniques(changes: readonly DocumentChange[]): Promise<ReadonlySet<string>> {
     const names = [...new Set(changes.map(({ collection }) => collection))];
     const collections = await Promise.all(names.map((name) => this.committer.collections.get(this.app, name)));
-    return new Set(names.filter((_, at) => uniqueIndexes(collections[at]?.indexes ?? []).length > 0));
+    return new Set(names.filter((_, index) => uniqueIndexes(collections[index]?.indexes ?? []).length > 0));
   }
 
   private async alone(key: IdempotencyKey | undefined, change: DocumentChange): Promise<Results> {
@@ -144,7 +144,7 @@ class BatchRun {
       const refusals = replayed ? write.refusalsOf(committed.keptNote) : write.refusals;
       const accepted = write.changes.filter((change) => !refusals.has(change));
       const stored = await storedVersions(pool, committer.collections, app, committed, accepted);
-      const results = new Map(accepted.map((change, at) => [change, toResult(change, stored[at]!)]));
+      const results = new Map(accepted.map((change, index) => [change, toResult(change, stored[index]!)]));
       return {
         results: write.changes.map((change) => results.get(change) ?? toRefused(change, refusals.get(change)!)),
         replayed,

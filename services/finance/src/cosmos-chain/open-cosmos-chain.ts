@@ -36,7 +36,7 @@ export async function openCosmosChain(
   { urls, chainId, timeoutMs, statusTtlMs = defaultStatusTtlMs, ...settings }: CosmosSettings,
   log: Logger,
 ): Promise<{ chain: CosmosChain; check: Check; nodes: CometNodes }> {
-  const nodes = urls.map((url, at) => new CometNode(new JsonRpc({ url, timeoutMs, name: `node ${at + 1}` })));
+  const nodes = urls.map((url, index) => new CometNode(new JsonRpc({ url, timeoutMs, name: `node ${index + 1}` })));
   const problems = await Promise.all(nodes.map((node) => findProblem(node, chainId, log)));
   const reasons = problems.filter((problem) => problem !== undefined);
   if (reasons.length > 0) throw new ChainNodeError(`CHAIN_RPC_URLS: ${reasons.join('; ')}`);

@@ -114,13 +114,13 @@ function assertMayApply(groups: readonly Group[]): void {
 /** Applies groups; accounts that are used for the first time are opened, and their groups are applied again. */
 async function applyAll(wallets: Wallets, ledger: LedgerBatches, groups: readonly Group[]): Promise<Result[][]> {
   const results = await Promise.all(groups.map((group) => ledger.apply(group)));
-  const missing = groups.filter((_, at) => results[at]!.some(isMissingAccount));
+  const missing = groups.filter((_, index) => results[index]!.some(isMissingAccount));
   if (missing.length === 0) return results;
   const names = missing.flat().flatMap((each) => ('ref' in each ? [each.debitAccount, each.creditAccount] : []));
   for (const id of new Set(names)) await openByName(wallets, id);
   const applyAgain = async (group: Group, first: Result[]): Promise<Result[]> =>
     first.some(isMissingAccount) ? ledger.apply(group) : first;
-  return Promise.all(groups.map((group, at) => applyAgain(group, results[at]!)));
+  return Promise.all(groups.map((group, index) => applyAgain(group, results[index]!)));
 }
 
 const isMissingAccount = (result: Result): boolean =>

@@ -14,10 +14,10 @@ import { findDefect, type Command, type Group, type Refusal, type Result } from 
 export async function applyCommands(db: Queryable, groups: readonly Group[]): Promise<Result[][]> {
   const defects = groups.map((group) => group.map(findDefect));
   const isSound = (at: number) => defects[at]!.every((defect) => defect === undefined);
-  const sound = groups.filter((_, at) => isSound(at));
+  const sound = groups.filter((_, index) => isSound(index));
   const applied = sound.length === 0 ? [] : await applySound(db, sound);
   let next = 0;
-  return groups.map((_, at) => (isSound(at) ? applied[next++]! : defects[at]!.map(refusedWith)));
+  return groups.map((_, index) => (isSound(index) ? applied[next++]! : defects[index]!.map(refusedWith)));
 }
 
 const refusedWith = (reason: Refusal = 'LINKED_FAILED'): Result => ({ outcome: 'refused', reason });

@@ -17,7 +17,7 @@ export function curlOf(
   const query = required
     .filter((parameter) => parameter.in === 'query')
     .map(({ name, schema }) => `${encodeURIComponent(name)}=${encodeURIComponent(String(sampleOf(schema)))}`);
-  const url = [filled, ...query].reduce((text, part, at) => `${text}${at === 1 ? '?' : '&'}${part}`);
+  const url = [filled, ...query].reduce((text, part, index) => `${text}${index === 1 ? '?' : '&'}${part}`);
   const verb = method.toUpperCase();
   return [
     `curl ${verb === 'GET' ? '' : `-X ${verb} `}"$URL${inert(url)}"`,

@@ -21,12 +21,14 @@ export function markup(strings: TemplateStringsArray, ...parts: readonly Part[])
 
 /** Joins markup with a separator. */
 export function joined(parts: readonly Markup[], between: string): Markup[] {
-  return parts.flatMap((part, at) => (at === 0 ? [part] : [markup`${between}`, part]));
+  return parts.flatMap((part, index) => (index === 0 ? [part] : [markup`${between}`, part]));
 }
 
 /** Text with code between backticks. */
 export function prose(text: string): Markup[] {
-  return text.split(/`([^`]+)`/).map((part, at) => (at % 2 === 0 ? markup`${part}` : markup`<code>${part}</code>`));
+  return text
+    .split(/`([^`]+)`/)
+    .map((part, index) => (index % 2 === 0 ? markup`${part}` : markup`<code>${part}</code>`));
 }
 
 /** A table; the kind selects its layout on narrow screens. */

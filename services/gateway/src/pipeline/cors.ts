@@ -77,7 +77,7 @@ export function answerOptions(response: Response, allowedMethods: readonly strin
     'Access-Control-Max-Age': preflightAgeSeconds,
   };
   const { headers } = requestContextOf(response);
-  const isOriginAllowed = headers.some((text, at) => at % 2 === 0 && text === allowOrigin);
+  const isOriginAllowed = headers.some((text, index) => index % 2 === 0 && text === allowOrigin);
   writeHead(response, 204, { Allow: methods, ...(isOriginAllowed && preflight) });
   response.end();
 }

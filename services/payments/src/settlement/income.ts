@@ -36,11 +36,11 @@ export async function creditIncome({ claims, ledger, log }: IncomeOptions): Prom
   };
   const refusals = await apply(settled, allLegs);
   // An amount of a token with many decimals may be too large for an account. The claim still has it.
-  const uncounted = settled.filter((_, at) => refusals[at] === 'AMOUNT_OUT_OF_RANGE');
+  const uncounted = settled.filter((_, index) => refusals[index] === 'AMOUNT_OUT_OF_RANGE');
   const again = (await apply(uncounted, ['income', 'income_share'])).values();
   const last = refusals.map((reason) => (reason === 'AMOUNT_OUT_OF_RANGE' ? again.next().value! : reason));
   if (last.includes('PLAY_MONEY')) log.error('payments on the simulated network are not credited to real wallets');
-  const ended = settled.filter((_, at) => last[at] === '' || last[at] === 'PLAY_MONEY');
+  const ended = settled.filter((_, index) => last[index] === '' || last[index] === 'PLAY_MONEY');
   await claims.credited(ended.map(({ id }) => id));
   const reasons = new Set(last.filter((reason) => reason !== '' && reason !== 'PLAY_MONEY'));
   if (reasons.size > 0) throw unavailable(`The ledger refuses the income of payments: ${[...reasons].join(', ')}`);

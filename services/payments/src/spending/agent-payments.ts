@@ -239,7 +239,8 @@ function assertHeld(holds: readonly HoldCommand[], results: readonly CommandResu
   if (results.every(isApplied)) return;
   // The call is repeated: the holds of its first time, which are there all or not at all, expire at another moment.
   if (results[0]!.reason === 'TRANSFER_ID_TAKEN') return;
-  const isWithout = (kind: Kind) => results.some(({ reason }, at) => tooMuch.has(reason) && holds[at]!.kind === kind);
+  const isWithout = (kind: Kind) =>
+    results.some(({ reason }, index) => tooMuch.has(reason) && holds[index]!.kind === kind);
   if (isWithout('allowance_spend')) throw refused('allowance_spent');
   if (isWithout('spend') || isWithout('spend_share')) throw refused('insufficient_funds');
   throw unavailable('The payment could not be reserved');

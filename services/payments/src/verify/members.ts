@@ -77,7 +77,9 @@ function wholeOf(text: string): bigint | undefined {
 export function sameValue(one: JsonValue | undefined, other: JsonValue | undefined): boolean {
   if (one instanceof JsonNumber) return other instanceof JsonNumber && one.text === other.text;
   if (Array.isArray(one)) {
-    return Array.isArray(other) && one.length === other.length && one.every((value, at) => sameValue(value, other[at]));
+    return (
+      Array.isArray(other) && one.length === other.length && one.every((value, index) => sameValue(value, other[index]))
+    );
   }
   if (one instanceof Map) {
     if (!(other instanceof Map) || one.size !== other.size) return false;

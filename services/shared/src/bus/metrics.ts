@@ -12,7 +12,7 @@ const delays = histograms(
 );
 const delaysByConsumer = new Map<string, Map<string, Histogram>>();
 
-/** Records the delay of an event that a consumer has applied; `at` is its time in ISO 8601. */
+/** Records the delay of an event that a consumer has applied; `time` is that of the event, in ISO 8601. */
 export function observeDelay(consumer: string, topic: string, time: string): void {
   let ofConsumer = delaysByConsumer.get(consumer);
   if (!ofConsumer) delaysByConsumer.set(consumer, (ofConsumer = new Map<string, Histogram>()));

@@ -130,7 +130,7 @@ export abstract class JsonScanner {
     this.keyHash = hashKey(Buffer.from(this.key()));
   }
 
-  /** Validates the escape whose backslash is at `at`, a surrogate pair as one, and returns the offset after it. */
+  /** Validates the escape whose backslash is at `offset`, a surrogate pair as one, and returns the offset after it. */
   private scanEscape(offset: number): number {
     const { bytes } = this;
     if (offset + 1 >= bytes.length) this.endsInString();
@@ -203,7 +203,7 @@ export abstract class JsonScanner {
     this.position = offset;
   }
 
-  /** Scans at least one digit from `at` on; returns the offset after the last. */
+  /** Scans at least one digit from `offset`; returns the offset after the last. */
   private scanDigits(offset: number): number {
     const { bytes } = this;
     const length = bytes.length;

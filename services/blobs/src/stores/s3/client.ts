@@ -146,7 +146,7 @@ export class S3Bucket {
 
   /** Completes a multipart upload; its parts have `sizeBytes` together. */
   async completeUpload(key: string, uploadId: string, etags: readonly string[], sizeBytes: number): Promise<void> {
-    const parts = etags.map((etag, at) => ({ part: at + 1, etag }));
+    const parts = etags.map((etag, index) => ({ part: index + 1, etag }));
     try {
       const complete = () => this.client.completeMultipartUpload(this.name, key, uploadId, parts);
       await retried(complete, this.transferRetryMs);

@@ -35,7 +35,7 @@ export class IndexPageReader implements SharingReader<Page | undefined> {
   #leader: IndexPageReader | undefined;
   #isResent = false;
 
-  /** `shape` is that of the access path; `asked` is how many rows were asked for, beside one with the state. */
+  /** `shape` is that of the access path; `requestedRows` does not count the row with the state. */
   constructor(
     shape: string,
     requestedRows: number,

@@ -9,7 +9,8 @@ export class TextsReader implements RowReader<readonly string[]> {
   }
 
   row(row: Row): void {
-    for (let at = 0; at < this.#texts.length; at += 1) this.#texts[at] = row.isNull(at) ? '' : row.text(at);
+    for (let index = 0; index < this.#texts.length; index += 1)
+      this.#texts[index] = row.isNull(index) ? '' : row.text(index);
   }
 
   end(): readonly string[] {

@@ -8,7 +8,7 @@ export const encodedOperators: readonly Operator[] = [
   {
     spellings: ['b64'],
     operand: 'text',
-    parse: (path, operand, at) => ({ kind: 'is', path, value: textOfBase64(operand, at) }),
+    parse: (path, operand, index) => ({ kind: 'is', path, value: textOfBase64(operand, index) }),
   },
 ];
 

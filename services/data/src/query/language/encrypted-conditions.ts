@@ -14,7 +14,7 @@ export function encryptedAt(
 ): { field: EncryptedField; relation: Relation } | undefined {
   for (const field of cipher.fields) {
     const shared = Math.min(path.length, field.path.length);
-    if (!path.slice(0, shared).every((step, at) => step === field.path[at])) continue;
+    if (!path.slice(0, shared).every((step, index) => step === field.path[index])) continue;
     if (path.length === field.path.length) return { field, relation: 'same' };
     return { field, relation: path.length > shared ? 'inside' : 'around' };
   }

@@ -2,13 +2,13 @@ import type { Projection } from '../../json/project';
 import type { Path } from './condition';
 
 /**
- * Whether one of the paths is `of`, leads to it or into it. The whole record, an empty path, is touched by any query.
+ * Whether one of the paths is `target`, leads to it or into it. The whole record, an empty path, is touched by any query.
  */
 export const isTouched = (target: Path, paths: readonly Path[]): boolean =>
   target.length === 0 ||
   paths.some((path) => {
     const shared = Math.min(path.length, target.length);
-    return path.slice(0, shared).every((step, at) => isSameStep(step, target[at]!));
+    return path.slice(0, shared).every((step, index) => isSameStep(step, target[index]!));
   });
 
 /**

@@ -43,7 +43,7 @@ interface Scope {
 }
 
 /**
- * Parses a `find` without joins; undefined and null match everything. `at` is what the messages call it. Throws
+ * Parses a `find` without joins; undefined and null match everything. The messages call it `location`. Throws
  * INVALID_QUERY, LIMIT_EXCEEDED, or NOT_IMPLEMENTED for joins and for the operators that are still to come.
  */
 export function parseFind(find: JsonValue | undefined, location = 'find'): Condition {

@@ -109,5 +109,5 @@ export function modelName(appId: string, { model, at: location }: Pick<Join, 'mo
 }
 
 /** The error for a join with a collection that the app does not have; `near` is a name that it may be meant to be. */
-export const unknownModel = (at: string, name: string, near?: string): ReturnType<typeof invalidQuery> =>
-  invalidQuery(`${at}.model`, `names no collection of the app: ${name}${didYouMean(near)}`);
+export const unknownModel = (location: string, name: string, near?: string): ReturnType<typeof invalidQuery> =>
+  invalidQuery(`${location}.model`, `names no collection of the app: ${name}${didYouMean(near)}`);

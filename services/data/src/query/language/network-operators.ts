@@ -16,8 +16,12 @@ export const networkOperators: readonly Operator[] = [
       isWithin: true,
     }),
   },
-  { spellings: ['isLocalIp'], operand: 'flag', parse: (path, operand, at) => local(path, flagOf(operand, at)) },
-  { spellings: ['isExternalIp'], operand: 'flag', parse: (path, operand, at) => local(path, !flagOf(operand, at)) },
+  { spellings: ['isLocalIp'], operand: 'flag', parse: (path, operand, index) => local(path, flagOf(operand, index)) },
+  {
+    spellings: ['isExternalIp'],
+    operand: 'flag',
+    parse: (path, operand, index) => local(path, !flagOf(operand, index)),
+  },
   {
     spellings: ['inCountry'],
     operand: 'texts',
@@ -37,8 +41,8 @@ const local = (path: Path, isWithin: boolean) => ({
 });
 
 /** A text, or a list of texts. */
-const textsOf = (operand: JsonValue, at: string): string[] =>
-  (Array.isArray(operand) ? listOf(operand, at) : [operand]).map((text) => textOf(text, at));
+const textsOf = (operand: JsonValue, location: string): string[] =>
+  (Array.isArray(operand) ? listOf(operand, location) : [operand]).map((text) => textOf(text, location));
 
 function networkOf(text: string, location: string): string {
   const network = parseNetwork(text);

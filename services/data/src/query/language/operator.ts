@@ -8,7 +8,7 @@ export interface References {
    * The path in the record one level up that an operand refers to (`$data.f` or `$parent.f`), undefined where it is a
    * value. Throws INVALID_QUERY for a reference to anything else.
    */
-  pathOf(operand: JsonValue, at: string): Path | undefined;
+  pathOf(operand: JsonValue, location: string): Path | undefined;
 }
 
 /** An operator of the query language. A family of operators is a list of these in a file of its own. */
@@ -28,10 +28,10 @@ export interface Operator {
   /** Whether its operand may refer to the record one level up. */
   readonly takesReferences?: boolean;
   /**
-   * A condition on one path; `at` is the place of the operand in messages. Without `references` every operand is a
+   * A condition on one path; the messages call the operand `location`. Without `references` every operand is a
    * value. Throws INVALID_QUERY, LIMIT_EXCEEDED.
    */
-  parse(path: Path, operand: JsonValue, at: string, references?: References): Condition;
+  parse(path: Path, operand: JsonValue, location: string, references?: References): Condition;
 }
 
 export const spelled = (spellings: string): readonly string[] => spellings.split(' ');

@@ -12,14 +12,14 @@ export const offsetMax = 1_000_000;
 /** Levels of a body: a `find` of 16, with what stands around it. */
 export const bodyDepthMax = 64;
 
-/** Reads JSON text of a caller; `at` is what the messages call it. Throws a ServiceError. */
-export function readJsonText(bytes: Buffer, at: string): JsonValue {
-  return translated(at, () => readJson(bytes, { maxDepth: bodyDepthMax }));
+/** Reads JSON text of a caller; the messages call it `location`. Throws a ServiceError. */
+export function readJsonText(bytes: Buffer, location: string): JsonValue {
+  return translated(location, () => readJson(bytes, { maxDepth: bodyDepthMax }));
 }
 
 /** A `select` in any of its forms, undefined for everything. Throws INVALID_QUERY. */
-export function parseSelect(select: JsonValue | undefined, at = 'select'): Projection {
-  return translated(at, () => compileProjection(select ?? null));
+export function parseSelect(select: JsonValue | undefined, location = 'select'): Projection {
+  return translated(location, () => compileProjection(select ?? null));
 }
 
 function translated<T>(location: string, read: () => T): T {

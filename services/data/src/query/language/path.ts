@@ -27,6 +27,6 @@ export function parsePath(name: string, location: string): string[] {
   return path;
 }
 
-export function assertSteps(path: Path, at: string): void {
-  if (path.length > pathStepsMax) throw overLimit(at, `may have at most ${pathStepsMax} steps`);
+export function assertSteps(path: Path, location: string): void {
+  if (path.length > pathStepsMax) throw overLimit(location, `may have at most ${pathStepsMax} steps`);
 }

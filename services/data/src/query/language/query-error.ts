@@ -9,7 +9,7 @@ export const INVALID_QUERY = 'INVALID_QUERY';
 const placeLengthMax = 200;
 const messageLengthMax = 500;
 
-/** `at` is the place in the query, as the caller sees it. */
+/** `location` is the place in the query, as the caller sees it. */
 export function invalidQuery(location: string, message: string): ServiceError {
   const [place, text] = [shortened(location, placeLengthMax), shortened(message, messageLengthMax)];
   return invalid(`The query is not valid: ${place} ${text}`, { [place]: [text] }, INVALID_QUERY);

@@ -19,6 +19,6 @@ export const textOperators: readonly Operator[] = [
   ...matches.map((match): Operator => ({
     spellings: [match],
     operand: 'text',
-    parse: (path, operand, at) => ({ kind: 'text', path, match, value: textOf(operand, at) }),
+    parse: (path, operand, index) => ({ kind: 'text', path, match, value: textOf(operand, index) }),
   })),
 ];

@@ -94,8 +94,8 @@ function typed(value: JsonValue, type: FieldType, location: string): JsonValue {
   return value;
 }
 
-const listed = (text: string, type: FieldType, at: string): JsonValue[] =>
-  text.split(',').flatMap((value) => readings(value, type, at));
+const listed = (text: string, type: FieldType, location: string): JsonValue[] =>
+  text.split(',').flatMap((value) => readings(value, type, location));
 
 function readings(text: string, type: FieldType, location: string): JsonValue[] {
   const scalar = scalarOf(text);

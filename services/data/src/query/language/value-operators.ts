@@ -58,6 +58,6 @@ function flag(spellings: string, condition: (path: Path) => Condition): Operator
   return {
     spellings: spelled(spellings),
     operand: 'flag',
-    parse: (path, operand, at) => (flagOf(operand, at) ? condition(path) : not(condition(path))),
+    parse: (path, operand, index) => (flagOf(operand, index) ? condition(path) : not(condition(path))),
   };
 }

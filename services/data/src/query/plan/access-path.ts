@@ -120,7 +120,7 @@ function pathByIndexAlone(
     ({ fields }) =>
       fields.length === names.length + orderFields.length &&
       fields.slice(0, names.length).every((field) => names.includes(field)) &&
-      orderFields.every((field, at) => fields[names.length + at] === field),
+      orderFields.every((field, index) => fields[names.length + index] === field),
   );
   if (!index) return undefined;
   const use = useOf(index, (field) => names.includes(field));
@@ -155,7 +155,7 @@ function indexOfOrder(
   let best: ServingIndex | undefined;
   for (const index of relation.indexes) {
     const free = index.fields.filter((field) => !isFixed(field));
-    const serves = free.length === orderFields.length && free.every((field, at) => field === orderFields[at]);
+    const serves = free.length === orderFields.length && free.every((field, index) => field === orderFields[index]);
     if (serves && (!best || index.fields.length > best.fields.length)) best = index;
   }
   return best && useOf(best, isFixed);

@@ -22,6 +22,6 @@ export function effectiveSort(source: Relation, sort: readonly SortTerm[]): { te
 /** The order of a sort over rows in which some fields have one value: such a field decides nothing. */
 export function orderOf(source: Relation, sort: readonly SortTerm[], isFixed: (field: string) => boolean): Order {
   const { terms, descending } = effectiveSort(source, sort);
-  const deciding = terms.map((term, at) => ({ ...term, at })).filter(({ path }) => !isFixed(path.join('.')));
+  const deciding = terms.map((term, index) => ({ ...term, at: index })).filter(({ path }) => !isFixed(path.join('.')));
   return { terms: deciding, descending };
 }

@@ -168,7 +168,7 @@ function makeSource(
   const keys = new Map<string, Sql>();
   for (const { fields, columns } of indexes) {
     // Ids are compared with their own column.
-    fields.forEach((field, at) => field !== 'id' && keys.set(field, columns[at]!));
+    fields.forEach((field, index) => field !== 'id' && keys.set(field, columns[index]!));
   }
   const searches = new Map<string, SearchIndex>();
   for (const index of searchIndexes(ref.indexes)) {

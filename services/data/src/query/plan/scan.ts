@@ -35,7 +35,7 @@ export function firstScanStep(relation: Relation, filter: Condition, order: Orde
 }
 
 /**
- * Plans the step after a head of so many rows that has not filled the page, with `found` records of it. Undefined where
+ * Plans the step after a head of so many rows that has not filled the page, with `recordCount` records of it. Undefined where
  * the matches are so frequent that the rows are best read in order until the page is full.
  */
 export function stepAfterHead(

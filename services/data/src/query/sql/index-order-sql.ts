@@ -113,9 +113,9 @@ export function indexScan({ order, rows, select, behind, limit, offset }: IndexS
     const parts = branches.map((branch) => sql`(${read(branch, selectedColumns, bound)})`);
     return sql`select ${names} from (${join(parts, ' union all ')}) p limit ${limit} offset ${offset}`;
   }
-  const keyNames = order.free.map((_, at) => named('k', BigInt(at)));
+  const keyNames = order.free.map((_, index) => named('k', BigInt(index)));
   const parts = branches.map((branch) => {
-    const keys = branch.columns.map((column, at) => sql`${column} as ${keyNames[at]!}`);
+    const keys = branch.columns.map((column, index) => sql`${column} as ${keyNames[index]!}`);
     return sql`(${read(branch, [...selectedColumns, ...keys, sql`t.id as place_id`], bound)})`;
   });
   const orderBy = inRow([...keyNames, sql`place_id`].map((name) => sql`p.${name} ${direction}`));

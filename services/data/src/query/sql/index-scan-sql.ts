@@ -105,21 +105,21 @@ function inOrderOfIds(relation: Relation, { fixed }: IndexUse, { order: { descen
   // Two bounds and the key in the order say what an equality would; but of that Postgres could think so many rows
   // fulfil it that it would rather look for them among all documents, by the index of the ids.
   const bounds = isAfter ? [after, descending ? lower : upper] : [lower, upper];
-  const equal = keys.slice(0, -1).map((column, at) => sql`${column} = ${key(at + 1)}`);
+  const equal = keys.slice(0, -1).map((column, index) => sql`${column} = ${key(index + 1)}`);
   return sql`select ${bodyOf([])} from ${relation.table} ${whereOf(relation, ...equal, ...bounds)}
     order by ${last} ${direction}, t.id ${direction} ${cutOf(keys.length + (isAfter ? 2 : 1))}`;
 }
 
 /** The parameters: keys of the fixed columns, the place that the page begins behind and its id, limit, offset. */
 function inOrder(relation: Relation, { fixed, free }: IndexUse, { order: { descending }, isAfter }: AccessPath): Sql {
-  const equal = fixed.map(({ column }, at) => sql`${column} = ${key(at + 1)}`);
+  const equal = fixed.map(({ column }, index) => sql`${column} = ${key(index + 1)}`);
   const place = {
-    keys: free.map((_, at) => key(fixed.length + 1 + at)),
+    keys: free.map((_, index) => key(fixed.length + 1 + index)),
     id: sql`${parameter(fixed.length + free.length + 1)}::text`,
   };
   const next = fixed.length + 1 + (isAfter ? free.length + 1 : 0);
   return indexScan({
-    order: { fixed: fixed.map(({ column }, at) => ({ column, key: key(at + 1) })), free, descending },
+    order: { fixed: fixed.map(({ column }, index) => ({ column, key: key(index + 1) })), free, descending },
     rows: (...conditions) => sql`from ${relation.table} ${whereOf(relation, ...equal, ...conditions)}`,
     select: [{ name: trusted('body'), value: bodyOf(free) }],
     behind: isAfter ? (branch) => branch.compare(descending ? '<' : '>', place) : undefined,

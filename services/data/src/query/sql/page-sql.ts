@@ -79,7 +79,7 @@ function ordered(source: Relation, find: Condition, order: Order, position: Posi
 }
 
 const indexOrderOf = ({ access, fixed }: PagePlan, index: IndexUse): IndexOrder => ({
-  fixed: index.fixed.map(({ column }, at) => ({ column, key: sql`${fixed[at]!}::bytea` })),
+  fixed: index.fixed.map(({ column }, index) => ({ column, key: sql`${fixed[index]!}::bytea` })),
   free: index.free,
   descending: access.order.descending,
 });
@@ -123,7 +123,7 @@ function sortedIndexPage(plan: PagePlan, index: IndexUse): Sql {
   const rows = rowsBehind(plan, index);
   const select = [
     ...[trusted('id'), trusted('body')].map((name) => ({ name, value: sql`t.${name}` })),
-    ...index.free.map((column, at) => ({ name: keyName(at), value: column })),
+    ...index.free.map((column, index) => ({ name: keyName(index), value: column })),
   ];
   const begin = after && startOf(plan, after);
   const operator = `${order.descending ? '<' : '>'}${begin?.id ? '' : '='}` as const;
@@ -176,11 +176,11 @@ function rowsBehind({ relation, filter, access, after, places }: PagePlan, index
 /** Other rows with the keys of the last one up to that column, if that is the first that is truncated. */
 function sameAsLast(index: IndexUse, truncatedAt: number): Sql[] {
   const upTo = index.free.slice(0, truncatedAt + 1);
-  const isFirst = upTo.map((_, at) =>
-    at < truncatedAt ? sql`not ${isTruncatedKey(keyName(at))}` : isTruncatedKey(keyName(at)),
+  const isFirst = upTo.map((_, index) =>
+    index < truncatedAt ? sql`not ${isTruncatedKey(keyName(index))}` : isTruncatedKey(keyName(index)),
   );
   return [
-    ...upTo.map((column, at) => sql`${column} = (select ${keyName(at)} from last)`),
+    ...upTo.map((column, index) => sql`${column} = (select ${keyName(index)} from last)`),
     sql`(select ${join(isFirst, ' and ')} from last)`,
     sql`not exists (select from key_order k where k.id = t.id)`,
   ];
@@ -191,7 +191,7 @@ const keyName = (at: number): Sql => named('f', BigInt(at));
 /** Rows that have nothing but ids, texts, and the keys of an order. */
 const keyedSource = (source: Relation, { terms }: Order): Relation => ({
   ...source,
-  keys: new Map(terms.map(({ path }, at) => [path.join('.'), sql`t.${keyName(at)}`])),
+  keys: new Map(terms.map(({ path }, index) => [path.join('.'), sql`t.${keyName(index)}`])),
 });
 
 /** The place where the page begins in the order of the keys: its keys up to the first that is truncated. */

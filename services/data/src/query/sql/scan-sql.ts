@@ -63,7 +63,7 @@ export class ScanCompiler extends Compiler implements DocumentTexts {
     const { row } = this.source.alias;
     const { conditions = [], order, limit } = this.#rows;
     const inOrder = order ? sql`order by ${order}` : empty;
-    const keys = this.#keys.map((key, at) => sql`, split_part(${this.body}, ${key}, 2) as ${keyName(at)}`);
+    const keys = this.#keys.map((key, index) => sql`, split_part(${this.body}, ${key}, 2) as ${keyName(index)}`);
     const read = sql`select ${row}.*${join(keys, '')} from ${table} ${whereAll([...super.visible(), ...conditions])}
       ${inOrder} ${limit === undefined ? fence : trusted(`limit ${BigInt(limit)}`)}`;
     const where = whereAll(this.#prefilter ? [this.#prefilter] : []);
@@ -74,7 +74,7 @@ export class ScanCompiler extends Compiler implements DocumentTexts {
       const value = paths.map((path) => sql`, (${valueIn(sql`${this.body}::json`, path)})::jsonb as ${valueName(0)}`);
       return sql`(${possible(join(value, ''))}) ${row}`;
     }
-    const values = paths.map((path, at) => sql`, ${valueIn(sql`${row}.j`, path)} as ${valueName(at)}`);
+    const values = paths.map((path, index) => sql`, ${valueIn(sql`${row}.j`, path)} as ${valueName(index)}`);
     const parsed = possible(sql`, ${this.body}::jsonb as j`);
     return sql`(select ${row}.*${join(values, '')} from (${parsed}) ${row} ${inOrder} ${fence}) ${row}`;
   }

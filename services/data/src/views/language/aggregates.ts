@@ -91,7 +91,7 @@ function refuseSameColumns(groups: readonly Path[], aggregates: readonly Aggrega
   columns.forEach((column, index) => {
     for (const other of columns.slice(0, index)) {
       const shared = Math.min(column.length, other.length);
-      if (column.slice(0, shared).every((step, at) => step === other[at])) {
+      if (column.slice(0, shared).every((step, index) => step === other[index])) {
         throw invalidQuery('query', `gives two columns the name ${column.join('.')}`);
       }
     }

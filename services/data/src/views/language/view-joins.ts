@@ -38,8 +38,8 @@ export function parseViewJoins(value: JsonValue | undefined): ViewJoin[] {
   if (!(value instanceof Map)) throw invalidQuery('query.join', 'must be an object of joins by their aliases');
   if (value.size > viewJoinsMax) throw overLimit('query.join', `may hold at most ${viewJoinsMax} joins`);
   const aliases = [...value.keys()];
-  return [...value].map(([alias, join], at) =>
-    parseViewJoin(alias, join, { earlier: aliases.slice(0, at), later: aliases.slice(at + 1) }),
+  return [...value].map(([alias, join], index) =>
+    parseViewJoin(alias, join, { earlier: aliases.slice(0, index), later: aliases.slice(index + 1) }),
   );
 }
 

@@ -56,8 +56,9 @@ export function parseViewQuery(query: JsonValue, sourceCollections: readonly str
 function parseBase(value: JsonValue | undefined, sources: readonly string[]): string {
   if (sources.length === 0) throw invalidQuery('source_collections', 'must name a collection');
   if (sources.length > sourcesMax) throw overLimit('source_collections', `may hold at most ${sourcesMax} collections`);
-  sources.forEach((source, at) => {
-    if (sources.indexOf(source) < at) throw invalidQuery(`source_collections[${at}]`, `names ${source} a second time`);
+  sources.forEach((source, index) => {
+    if (sources.indexOf(source) < index)
+      throw invalidQuery(`source_collections[${index}]`, `names ${source} a second time`);
   });
   const base = value ?? sources[0]!;
   if (typeof base !== 'string' || !sources.includes(base)) {

@@ -97,7 +97,7 @@ function changedCte(plan: LivePlan, groups: Groups, { values }: GroupedPlan): Sq
   const fields = changedFields(plan);
   const columns = groupColumns(groups);
   const groupValues = groups.by.map(
-    (path, at) => sql`coalesce(${fields.value(path)}, 'null'::jsonb) as ${columns[at]!}`,
+    (path, index) => sql`coalesce(${fields.value(path)}, 'null'::jsonb) as ${columns[index]!}`,
   );
   const selected = join([sql`c.w`, sql`c.ordinal`, sql`c.place`, ...groupValues, ...values], ', ');
   return sql`${cteOf('changed_', plan)} as materialized (select ${selected} from ${plan.source} c ${fields.where(plan.query.find)})`;
@@ -109,7 +109,7 @@ function changedCte(plan: LivePlan, groups: Groups, { values }: GroupedPlan): Sq
  */
 function deltaCte(plan: LivePlan, groups: Groups, { accumulators, slots }: GroupedPlan, isFirst: boolean): Sql {
   const columns = groupColumns(groups);
-  const texts = columns.map((group, at) => sql`, canonical_json(q.${group}) as ${named('t', BigInt(at))}`);
+  const texts = columns.map((group, index) => sql`, canonical_json(q.${group}) as ${named('t', BigInt(index))}`);
   const summed = accumulators.flatMap(({ column, difference }) => (difference ? [{ column, difference }] : []));
   const deltas = summed.map(({ column, difference }) => sql`${difference} as ${column}`);
   const names = summed.map(({ column }) => sql`, q.${column}`);
@@ -179,7 +179,7 @@ interface DeltaColumns {
 
 function deltaColumns(plan: LivePlan, groups: Groups): DeltaColumns[] {
   const { accumulators, slots } = groupedPlan(plan, groups);
-  const texts = groups.by.map((_, at) => ({ name: named('t', BigInt(at)), type: sql`text` }));
+  const texts = groups.by.map((_, index) => ({ name: named('t', BigInt(index)), type: sql`text` }));
   const sums = accumulators.flatMap(({ column, type, difference }) =>
     difference ? [{ name: column, type: trusted(type) }] : [],
   );
@@ -212,7 +212,7 @@ export function groupCtes(plan: LivePlan, groups: Groups, isBounded: boolean): S
   const { slots, accumulators, extremes } = grouped;
   const [delta, row] = [cteOf('delta_', plan), cteOf('row_', plan)];
   const [put, dropped] = [cteOf('put_', plan), cteOf('dropped_', plan)];
-  const texts = groups.by.map((_, at) => sql`, d.${named('t', BigInt(at))}`);
+  const texts = groups.by.map((_, index) => sql`, d.${named('t', BigInt(index))}`);
   const sums = accumulators.map(
     ({ column, kept }) => sql`, coalesce(v.${column}, 0) + ${kept ?? sql`d.${column}`} as ${column}`,
   );

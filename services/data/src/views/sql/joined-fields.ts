@@ -59,15 +59,15 @@ export class ViewFields extends Compiler {
   #join({ number, join: { isInner, on }, relation }: PlannedJoin): Sql {
     const alias = named('x', BigInt(number));
     const fields = new RowFields(relation);
-    const values = on.map(({ path }, at) => sql`, ${hashed(fields, path)} as ${named('v', BigInt(at))}`);
+    const values = on.map(({ path }, index) => sql`, ${hashed(fields, path)} as ${named('v', BigInt(index))}`);
     const visible = fields.visible();
     const where = visible.length === 0 ? empty : sql`where ${join(visible, ' and ')}`;
     const { row, record } = relation.alias;
     // The record is needed for the values at least.
     fields.value([]);
     const documents = sql`select ${row}.id, ${row}.body, ${record}.j${join(values, '')} from ${fields.records()} ${where}`;
-    const conditions = on.map((field, at) =>
-      this.#meets(field, fields, sql`${alias}.${named('v', BigInt(at))}`, sql`${alias}.j`),
+    const conditions = on.map((field, index) =>
+      this.#meets(field, fields, sql`${alias}.${named('v', BigInt(index))}`, sql`${alias}.j`),
     );
     const how = isInner ? sql`join` : sql`left join`;
     return sql`${how} (${documents}) ${alias} on ${join(conditions, ' and ')}`;

@@ -23,7 +23,7 @@ function documentRows(plan: ViewPlan): Sql {
   const direction = directionOf(order.descending);
   const ties = fields.partnerIds.map((id) => sql`, ${id} ${direction}`);
   const where = fields.where(query.find);
-  const texts = fields.partnerTexts.map((text, at) => sql`, ${text} as ${named('p', BigInt(at))}`);
+  const texts = fields.partnerTexts.map((text, index) => sql`, ${text} as ${named('p', BigInt(index))}`);
   return sql`select ${rows.alias.row}.body${join(texts, '')} from ${fields.records()}${lateral} ${where}
     order by ${orderBy}${join(ties, '')}`;
 }

@@ -75,7 +75,9 @@ async function openNetwork(
     ...settings
   }: Omit<EvmSettings, 'urls'> & { id: string; urls: readonly string[]; key: GasKey },
 ): Promise<EvmNetwork> {
-  const nodes = urls.map((url, at) => new EvmNode(new JsonRpc({ url, timeoutMs, name: `node ${at + 1} of ${id}` })));
+  const nodes = urls.map(
+    (url, index) => new EvmNode(new JsonRpc({ url, timeoutMs, name: `node ${index + 1} of ${id}` })),
+  );
   const pooled = new NodePool<EvmBlock, EvmNode>(nodes, { network: id, lagMaxBlocks });
   const wrong = await pooled.wrongNodes((error) =>
     log.warn({ err: error }, 'a node of an EVM network cannot be used, it is asked again later'),

@@ -130,7 +130,7 @@ export function isTransfer({ topics, data }: EvmLog, { from, to, value }: EvmPro
   const expected = logged.Transfer.topics({ from, to, value: null });
   return (
     topics.length === expected.length &&
-    topics.every((topic, at) => topic === expected[at]) &&
+    topics.every((topic, index) => topic === expected[index]) &&
     BigInt(data) === BigInt(value)
   );
 }

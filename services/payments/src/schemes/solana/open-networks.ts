@@ -56,7 +56,9 @@ async function openNetwork(
   log: Logger,
   { id, urls, key, timeoutMs, commitment, now }: Omit<SolanaSettings, 'urls'> & { id: string; urls: readonly string[] },
 ): Promise<SolanaNetwork> {
-  const nodes = urls.map((url, at) => new SolanaNode(new JsonRpc({ url, timeoutMs, name: `node ${at + 1} of ${id}` })));
+  const nodes = urls.map(
+    (url, index) => new SolanaNode(new JsonRpc({ url, timeoutMs, name: `node ${index + 1} of ${id}` })),
+  );
   const pool = new NodePool(nodes, { network: id, lagMaxBlocks });
   const wrong = await pool.wrongNodes((error) =>
     log.warn({ err: error }, 'a node of a network of Solana cannot be used, it is asked again later'),

@@ -232,8 +232,8 @@ function checkMemo(memos: readonly Buffer[], extra: Members): void {
 function checkSignatures({ signatures, accounts, message }: SolanaTransaction): void {
   const [first, ...others] = signatures;
   if (!first!.equals(signatureEmpty)) throw refusedSignature('The signature of the payer of the fee must be empty');
-  const areValid = others.every((signature, at) =>
-    isEd25519Signature(Buffer.from(accounts[at + 1]!, 'hex'), message, signature),
+  const areValid = others.every((signature, index) =>
+    isEd25519Signature(Buffer.from(accounts[index + 1]!, 'hex'), message, signature),
   );
   if (!areValid) throw refusedSignature('The signature is not of the key of the payer');
 }

@@ -161,13 +161,13 @@ function characterGroups(tree: Node): { groups: number; groupsOf: ReadonlyMap<Ch
     sets.set(set.join(), set);
   });
   const different = [...sets.values()];
-  const starts = new Set(different.flatMap((set) => set.map((code, at) => (at % 2 === 0 ? code : code + 1))));
+  const starts = new Set(different.flatMap((set) => set.map((code, index) => (index % 2 === 0 ? code : code + 1))));
   const groups = new Set<string>();
   for (const start of starts) {
     groups.add(different.map((set) => (hasCharacter(set, start) ? '1' : '0')).join(''));
   }
-  const counts = different.map((_, at) => [...groups].filter((group) => group[at] === '1').length);
-  const byText = new Map([...sets.keys()].map((text, at) => [text, counts[at]!]));
+  const counts = different.map((_, index) => [...groups].filter((group) => group[index] === '1').length);
+  const byText = new Map([...sets.keys()].map((text, index) => [text, counts[index]!]));
   return { groups: groups.size, groupsOf: new Map(all.map((set) => [set, byText.get(set.join())!])) };
 }
 
