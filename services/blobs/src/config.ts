@@ -26,7 +26,10 @@ export const blobsConfig = commonConfig
     S3_ACCESS_KEY_FILE: z.string().min(1).optional(),
     S3_SECRET_KEY: z.string().min(1).optional(),
     S3_SECRET_KEY_FILE: z.string().min(1).optional(),
-    /** The token file of a service account, exchanged for keys where none are given; EKS sets the names. */
+    /**
+     * A file with the token of a service account, which is exchanged for keys where none are given; EKS sets this
+     * variable and AWS_ROLE_ARN.
+     */
     AWS_WEB_IDENTITY_TOKEN_FILE: z.string().min(1).optional(),
     AWS_ROLE_ARN: z.string().min(1).optional(),
     /** The security token service; absent: that of AWS in the region. */

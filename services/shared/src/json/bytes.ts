@@ -22,7 +22,7 @@ export const LOWER_U = 0x75;
 export const OPEN_BRACE = 0x7b;
 export const CLOSE_BRACE = 0x7d;
 
-/** Whether `size` bytes from `at` on are those of `other` from `otherAt` on. */
+/** Whether `size` bytes from `at` on equal the bytes of `other` from `otherAt` on. */
 export function sameBytes(bytes: Buffer, at: number, other: Buffer, otherAt: number, size: number): boolean {
   if (at + size > bytes.length) return false;
   for (let i = 0; i < size; i += 1) if (bytes[at + i] !== other[otherAt + i]) return false;

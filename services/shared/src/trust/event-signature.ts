@@ -75,7 +75,7 @@ export function createEventSigner(keysOf: (reader: string) => readonly KeyObject
     let keys = known.get(reader);
     if (!keys) {
       keys = keysOf(reader).map(eventKey);
-      // Only for existing readers, which are few.
+      // Keys are kept for existing readers only, which are few.
       if (keys.length > 0) known.set(reader, keys);
     }
     return keys;
