@@ -16,20 +16,20 @@ const readyWithinMs = 60_000;
 const linesShown = 20;
 
 interface ApiServerOptions {
-  /** The checkout. */
+  /** The folder of the checkout. */
   root: string;
-  /** Keeps the programs of Kubernetes. */
+  /** The folder that keeps the programs of Kubernetes. */
   home: string;
-  /** A folder of its own. */
+  /** The folder for the state of this server alone. */
   state: string;
-  /** The file of Helm. */
+  /** The path of the program Helm. */
   helm: string;
   signal: AbortSignal;
 }
 
 /**
- * The API server of Kubernetes with its store and nothing else, on loopback. It judges resources as that of a cluster
- * does, and needs no root. It ends with this process at the latest.
+ * The API server of Kubernetes with its store and nothing else, on loopback. It judges resources like the API server of
+ * a cluster, and needs no root. It ends with this process at the latest.
  */
 class ApiServer {
   readonly helmFile: string;
@@ -91,7 +91,7 @@ class ApiServer {
 }
 
 /**
- * What is proved without root: that an API server takes every values file of the chart. Returns the counts of
+ * Proves what can be proved without root: an API server takes every values file of the chart. Returns the counts of
  * steps, as the proof in a cluster does.
  */
 export async function proveOnApiServer(

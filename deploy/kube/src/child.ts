@@ -1,8 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 
-/** What a program that has ended leaves behind. */
+/** The exit code and the output of a program that has ended. */
 export interface Ended {
-  /** Null for one that a signal has ended. */
+  /** Null for a program that a signal has ended. */
   code: number | null;
   /** All that it printed, to both of its outputs. */
   output: string;
@@ -50,7 +50,7 @@ function forwardSignals(child: ChildProcess): () => boolean {
   process.on('SIGINT', forward).on('SIGTERM', forward);
   return () => {
     process.off('SIGINT', forward).off('SIGTERM', forward);
-    // Without our handlers it has its default effect.
+    // Without our handlers the signal has its default effect.
     if (received !== undefined) process.kill(process.pid, received);
     return received !== undefined;
   };

@@ -2,8 +2,8 @@
 export interface Counts {
   passed: number;
   failed: number;
-  /** How many were not possible here. */
+  /** How many steps were not possible here. */
   skipped?: number;
-  /** Says why a step failed. */
+  /** The reason why a step failed. */
   failure?: string;
 }

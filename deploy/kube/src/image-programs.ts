@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-/** What `config` of an image says of how it is run. */
+/** The members of an image's `config` that say how it is run. */
 export interface RunConfig {
   Entrypoint?: string[];
   Env?: string[];

@@ -7,12 +7,14 @@ import type { Say } from './say';
 import type { Choice } from './steps/steps';
 
 const root = path.join(__dirname, '../../..');
-/** From the end of the time to that of this process: the report of the failure, and the end of the cluster. */
+/**
+ * The time between the limit and the end of this process: for the report of the failure, and the end of the cluster.
+ */
 const endLimitMs = 120_000;
 
 const say: Say = (line) => console.log(`${new Date().toISOString().slice(11, 19)} ${line}`);
 
-/** What the arguments of the command choose. */
+/** The options that the arguments of the command choose. */
 export interface MainOptions extends Choice {
   minutes: number;
 }
@@ -34,7 +36,7 @@ export async function main({ minutes, ...choice }: MainOptions): Promise<void> {
   await report({ skipped: 0, ...counts });
 }
 
-/** A signal that is aborted at the end of the time. This process ends soon after that, and the cluster with it. */
+/** Returns a signal that is aborted when the time is up. This process ends soon after that, and the cluster with it. */
 function startLimit(minutes: number): AbortSignal {
   if (!(minutes > 0)) throw new Error(`--minutes must be a number above 0.`);
   const limit = new AbortController();
@@ -43,14 +45,14 @@ function startLimit(minutes: number): AbortSignal {
     console.error(reason.message);
     process.exit(1);
   };
-  // The build before this is part of the time.
+  // A build that this process has run before counts towards the time.
   const leftMs = minutes * 60_000 - performance.now();
   setTimeout(() => limit.abort(reason), leftMs).unref();
   setTimeout(end, leftMs + endLimitMs).unref();
   return limit.signal;
 }
 
-/** What can be proved on an API server alone; not even that where `obstacle` concerns it too. */
+/** Proves what can be proved on an API server alone; skips even that where no API server can run. */
 async function proveWithoutCluster(obstacle: string, signal: AbortSignal): Promise<Counts> {
   const other = await findServerObstacle();
   console.log(

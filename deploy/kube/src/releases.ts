@@ -8,8 +8,8 @@ import type { Release } from './proof/proof';
 import type { Say } from './say';
 
 /**
- * Values that the release before needs here: its migrations do not wait for a Postgres that cannot be reached, such as
- * before the network policies let a new pod through, and one failure of each of the five containers is beyond its own
+ * Values that the release before needs here. Its migrations do not wait for a Postgres that cannot be reached, such as
+ * before the network policies let a new pod through, and one failure of each of the five containers exceeds its own
  * limit.
  */
 const valuesBefore = ['--set', 'migrations.backoffLimit=30'];
@@ -17,7 +17,7 @@ const valuesBefore = ['--set', 'migrations.backoffLimit=30'];
 /** A release whose image was built. */
 export interface BuiltRelease extends Release {
   image: string;
-  /** Of the image. */
+  /** The file with the image. */
   archive: string;
 }
 
@@ -29,12 +29,12 @@ export interface Releases {
 interface BuildOptions {
   /** The services of the charts. */
   components: readonly string[];
-  /** Where the archives are written. */
+  /** The folder that the archives are written to. */
   directory: string;
   say: Say;
 }
 
-/** The folder of the release before; undefined if its sources are missing, and may be. */
+/** The folder of the release before; undefined where its sources are missing and need not be there. */
 export async function findReleaseBefore(say: Say): Promise<string | undefined> {
   try {
     return await prepareReleaseBefore(say);

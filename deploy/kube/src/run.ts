@@ -18,14 +18,14 @@ import type { Step, StepParts } from './steps/step';
 import { chooseSteps, nodes, type Choice } from './steps/steps';
 import { withinLimit } from './waiting';
 
-/** Of the message of a failure, in the summary of all tests. */
+/** The number of lines of a failure's message that the summary of all tests shows. */
 const linesShown = 15;
-/** Of a short run on the reference machine, once everything is compiled. */
+/** The limit of a short run on the reference machine, once everything is compiled. */
 const shortRunMs = 240_000;
 
 export interface RunOptions extends Choice {
   say: Say;
-  /** Its abort is a failure of the step that is running. */
+  /** Ends the run when it is aborted; the step that is running has then failed. */
   signal: AbortSignal;
 }
 
@@ -89,7 +89,7 @@ interface StartedParts {
   releases: Releases;
 }
 
-/** A function that starts the cluster, with the images, the Secrets and what is beside the pods. */
+/** Returns a function that starts the cluster, with the images, the Secrets and the backends beside the pods. */
 async function clusterStarter(
   root: string,
   { cluster, backends, releases: { release, releaseBefore } }: StartedParts,
@@ -113,7 +113,7 @@ async function runStep({ title, ofThisRelease, run }: Step, proof: Proof, parts:
 interface Times {
   isShort: boolean;
   startedMs: number;
-  /** What was compiled and installed before it is kept for the next run. */
+  /** The time at which everything was compiled and installed that is kept for the next run. */
   warmMs: number;
   say: Say;
 }
@@ -131,7 +131,7 @@ const secondsSince = (beganMs: number): string => ((performance.now() - beganMs)
 interface Tools {
   /** The folder for what is kept between runs. */
   cache: string;
-  /** The folder with the definitions of the resources of others. */
+  /** The folder with the CRDs of others that resources of the chart need. */
   definitions: string;
   helm: string;
   minio: string;
@@ -156,7 +156,7 @@ async function makeSeed(root: string): Promise<string> {
   return (await runChild(process.execPath, command, { env: { PATH: process.env.PATH } })).output;
 }
 
-/** The namespace with its Secrets, as the README of the chart makes them. */
+/** Creates the namespace and its Secrets, as the README of the chart does. */
 async function makeSecrets(cluster: Cluster, seed: string): Promise<void> {
   await cluster.kubectl('create', 'namespace', namespace);
   await cluster.kubectl('label', 'namespace', namespace, 'pod-security.kubernetes.io/enforce=restricted');

@@ -1,7 +1,7 @@
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 
-/** Each look starts a process, or several. */
+/** The pause between two looks, each of which starts one process or several. */
 const pollEveryMs = 1_000;
 
 /** A time limit on the reference machine, as kubectl and Helm take it, for this machine. */
@@ -15,7 +15,7 @@ export async function waitUntil(title: string, check: () => Promise<boolean>, re
   await eventually(check, referenceMs, { title, everyMs: pollEveryMs });
 }
 
-/** Returns what `work` does, or throws the reason of `signal` once that is aborted. */
+/** Returns the result of `work`, or throws the reason of `signal` once that is aborted. */
 export async function withinLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   let abort = (): void => undefined;
   const aborted = new Promise<never>((_resolve, reject) => {

@@ -7,7 +7,7 @@ import type { Lengths, Tools } from './tools';
 
 const warmUpSeconds = 2;
 
-/** A request to a side, which answers 200, or to another server. */
+/** A request that a side answers with 200, or one to another server. */
 export type Read = Omit<LoadRequest, 'statuses'> & Partial<Load>;
 
 /** Milliseconds of each request, and the ratio of two of them. */

@@ -11,19 +11,19 @@ import type { Lengths, Tools } from './tools';
 /** The neighbour runs this long before and after the measurement of the app. */
 const leadSeconds = 2;
 const neighbourDocuments = 20_000;
-/** Status 429: a refusal is a correct answer to a flood. */
+/** Refusals (429 and 503) are correct answers to a flood. */
 const floodStatuses = [200, 429, 503];
-/** What is refused as too expensive, and what has waited too long, are correct answers too. */
+/** The refusals of reads that are too expensive (400) or have waited too long (504) are correct answers, too. */
 const strangerStatuses = [...floodStatuses, 400, 504];
 
 export type BesideCaseName = 'fairness' | 'strangers' | 'mixed';
 
-/** Requests of this name to an app. */
+/** The requests that are named by `run`, to one app. */
 interface Requests extends Partial<Pick<Load, 'perSecond' | 'greeting' | 'statuses' | 'requestsMax'>> {
   call: 'run';
   run: GranaryRequestName;
   connections: number;
-  /** In each request. */
+  /** The number of documents in each request. */
   documents?: number;
 }
 
@@ -35,7 +35,7 @@ interface SlowReader {
   bytesPerSecond: number;
 }
 
-/** Work that is no request. */
+/** Work on the processors, without requests. */
 interface Spin {
   call: 'spin';
   threads: number;
@@ -46,7 +46,7 @@ type NeighbourLoad = Requests | SlowReader | Spin;
 interface Neighbour {
   title: string;
   loads: NeighbourLoad[];
-  /** It loads the app that is measured, and not another one. */
+  /** Whether it loads the app that is measured, instead of another one. */
   isSameApp?: boolean;
 }
 
@@ -59,7 +59,7 @@ interface BesideCase {
   run: GranaryRequestName;
   perSecond: number;
   connections: number;
-  /** In each request. */
+  /** The number of documents in each request. */
   documents: number;
   /** The bound of p99 beside the neighbour, as a multiple of p99 alone. */
   wanted: number;
@@ -74,7 +74,7 @@ interface Together {
 }
 
 interface TogetherBeside extends Together {
-  /** Of p99 to that alone in the same round. */
+  /** The ratio of p99 to the p99 without a neighbour in the same round. */
   ratio: number;
   neighbourPerSecond: number;
   neighbourRefused?: string;
@@ -82,7 +82,7 @@ interface TogetherBeside extends Together {
 
 interface BesideResult {
   alone: Together;
-  /** By the title of the neighbour. */
+  /** The results by the title of the neighbour. */
   beside: Record<string, TogetherBeside>;
 }
 
@@ -92,7 +92,7 @@ interface BesideRound extends LoadResult {
   neighbourRefused: string | undefined;
 }
 
-// Answers of 3.6 MB, more than the buffers of the system.
+// Each answer has 3.6 MB, more than the buffers of the system hold.
 const trickle: SlowReader = { call: 'trickle', run: 'largestPage', connections: 8, bytesPerSecond: 16_384 };
 const flood: Requests[] = [
   { call: 'run', run: 'point', connections: 32, statuses: floodStatuses },
@@ -103,7 +103,7 @@ const dearest: Requests[] = [
   { call: 'run', run: 'count', connections: 16, statuses: strangerStatuses },
   { call: 'run', run: 'deepPage', connections: 16, statuses: strangerStatuses },
 ];
-// The effect of saturated processors alone, without requests to Granary, so there is no target.
+// This load shows the effect of saturated processors without requests to Granary, so it has no target.
 const spin: Spin = { call: 'spin', threads: availableParallelism() };
 const bulk: Requests = { call: 'run', run: 'bulk', connections: 4, requestsMax: 500, documents: bulkSize };
 
@@ -204,7 +204,7 @@ async function neighbourOf({ load }: Tools, side: GranarySide): Promise<LoadedAp
   return side.neighbour;
 }
 
-/** Runs a load for an app. Returns its requests, of which neither a slow reader nor other work has any. */
+/** Runs a load for an app. Returns the number of its requests, which is 0 for a slow reader and for other work. */
 async function runLoad(
   tool: Child<LoadCalls>,
   app: LoadedApp,

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 
 const mebibyte = 1024 * 1024;
 
-/** What a child process does for its parent, by name: each call takes at most one value, as JSON. */
+/** The functions that a child process runs for its parent, by name. Each takes at most one value, as JSON. */
 export type Calls = Record<string, (input: never) => unknown>;
 
 /** Memory of a process in MiB. */

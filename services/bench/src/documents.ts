@@ -10,7 +10,7 @@ export interface DocumentsBody {
 
 export const documentSizeBytes = 365;
 export const categoryCount = 100;
-/** So many owners that each has at most 10 of 100,000 documents: 5 or 6. */
+/** The number of owners: it is so large that each has at most 10 of 100,000 documents, namely 5 or 6. */
 export const ownerCount = 18_000;
 
 const start =
@@ -30,7 +30,7 @@ const categoryOffset = positionOf('category') + 2;
 const scoreOffset = positionOf('score');
 const viewsOffset = positionOf('views');
 
-/** The indexed fields of a document. No two scores below 899,981 are equal. */
+/** The indexed fields of a document. No two documents with numbers below 899,981 have equal scores. */
 export const ownerOf = (number: number): number => number % ownerCount;
 const categoryOf = (number: number) => number % categoryCount;
 const scoreOf = (number: number) => 100_000 + ((number * 7919) % 899_981);

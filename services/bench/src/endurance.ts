@@ -6,7 +6,7 @@ import { table } from './report';
 import type { GranarySide } from './sides';
 import type { Tools } from './tools';
 
-/** In MiB after a garbage collection; for Postgres the private memory of its connections. */
+/** The memory of a process in MiB after a garbage collection; for Postgres, the private memory of its connections. */
 type ProcessMemory = Pick<Memory, 'resident'> & Partial<Memory>;
 
 interface Growth {
@@ -17,7 +17,7 @@ interface Growth {
 
 /** Target for growth, in MiB per process. */
 const wantedMib = 20;
-/** The mix: shares of requests; connections in proportion to the cost of each. */
+/** The mix of requests: their shares, and connections in proportion to the cost of each. */
 const mix = {
   point: { share: 0.6, connections: 16, documents: 0 },
   page: { share: 0.1, connections: 4, documents: 0 },

@@ -23,12 +23,12 @@ type StartedKafka = Exclude<KafkaStart, { missing: string }>;
 
 /** A writer and a consumer of events. */
 export interface EventBus {
-  /** The names of their databases begin with it. */
+  /** The prefix of the names of their databases. */
   prefix: string;
   publisher: Child<PublisherCalls>;
   subscriber: Child<SubscriberCalls>;
   pids: Record<string, number>;
-  /** So many events so far. */
+  /** The number of events that were published so far. */
   published: number;
 }
 
@@ -37,7 +37,7 @@ interface Round {
   appliedPerSecond: number;
   p50Ms: number;
   p99Ms: number;
-  /** Per event and process; empty on systems without /proc. */
+  /** Processor time per event, by process; empty on systems without /proc. */
   cpuUs: Record<string, number>;
 }
 
@@ -46,7 +46,7 @@ interface UsageSoFar {
   postgres: PostgresUsage;
 }
 
-/** By transport; `missing` is the reason why Kafka cannot run on this machine. */
+/** The results by transport; `missing` is the reason why Kafka cannot run on this machine. */
 type EventsResults = Record<string, Round | { missing: string }>;
 
 export const eventsTitle =
@@ -124,7 +124,7 @@ function look({ pids, prefix }: EventBus, postgresPid: number): UsageSoFar {
   return { times, postgres: postgresUsage(postgresPid, prefix) };
 }
 
-/** By process, in µs per event; empty on systems without /proc. */
+/** Processor time by process, in µs per event; empty on systems without /proc. */
 function usageOf(before: UsageSoFar, after: UsageSoFar, events: number): Round['cpuUs'] {
   if (Object.values(before.times).includes(undefined)) return {};
   const names = Object.keys(after.times);

@@ -1,7 +1,7 @@
 interface Sent {
   body?: object;
   headers?: Record<string, string>;
-  /** Those that are expected; 200 if it is not given. */
+  /** The statuses that are expected; 200 if none are given. */
   statuses?: number[];
 }
 

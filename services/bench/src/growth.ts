@@ -11,12 +11,12 @@ const sizes = { '10 k': 10_000, '100 k': 100_000, '1 M': 1_000_000 };
 const sizeNames = namesOf(sizes);
 const [least, most] = ['10 k', '1 M'] as const;
 const pageSize = 20;
-/** The page by a cursor that is compared with the first. */
+/** The number of the page, read by a cursor, that is compared with the first page. */
 const farPage = 1_000;
 
 const wantedRatio = 1.3;
 
-/** Requests of which the blocks are counted. */
+/** The number of requests whose blocks are counted. */
 const countedRequests = 2_000;
 const countedSecondsMax = 60;
 /** A connection of Postgres reports its counts with a statement, once a second at most. */
@@ -29,7 +29,7 @@ type Size = keyof typeof sizes;
 type Comparison<Name extends string> = Alternation<Name> & { blocks: Record<Name, number> };
 
 interface GrowthResult {
-  /** By title. */
+  /** The comparisons by the title of the read. */
   reads: Record<string, Comparison<Size>>;
   cursor: Comparison<'first' | 'far'>;
 }

@@ -9,7 +9,7 @@ import { median, table } from './report';
 import { startSide, type App, type GranarySide } from './sides';
 import type { Lengths, Tools } from './tools';
 
-/** Of the time of the statement that an expert writes by hand. */
+/** The largest ratio to the time of the statement that an expert writes by hand. */
 const wantedRatio = 1.5;
 const warmUpSeconds = 2;
 const depths = { one: 'one deep', four: 'four deep' };
@@ -23,7 +23,7 @@ type JoinSides = Record<'granary' | 'expert', Omit<Load, 'seconds'>>;
 export const joinsTitle = 'joins: a page of 100 records, beside SQL that an expert writes by hand';
 
 const fill = 'The quick brown fox jumps over the lazy dog. '.repeat(4);
-/** Records of each collection. */
+/** The number of records of each collection, and the function that makes them. */
 const collections: Record<string, [count: number, make: (index: number) => object]> = {
   cities: [100, (index) => ({ id: `i${index}`, name: `City ${index}`, fill })],
   teams: [1_000, (index) => ({ id: `t${index}`, city: `i${index % 100}`, fill })],
@@ -127,7 +127,7 @@ async function loadRecords(side: GranarySide, app: App, expert: Child<ExpertCall
   }
 }
 
-/** Both sides answer the same records. */
+/** Throws unless both sides answer with the same records. */
 async function assertSame({ granary, expert }: JoinSides, body: string): Promise<void> {
   const url = ({ port, path }: Omit<Load, 'seconds'>) => `http://127.0.0.1:${port}${path}`;
   const [ours, theirs] = await Promise.all([

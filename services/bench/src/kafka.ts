@@ -5,7 +5,7 @@ import { MissingToolError } from '@granary/stack/tools/tools';
 import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
 import { serve } from './child';
 
-/** A Kafka of its own; it ends with this process. */
+/** The Kafka of the benchmark, which ends with this process. */
 let run: Run | undefined;
 let kafka: Kafka | undefined;
 

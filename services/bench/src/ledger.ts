@@ -9,31 +9,33 @@ import type { Lengths, Tools } from './tools';
 const execute = promisify(execFile);
 
 /**
- * Of pgbench's simple updates, of the rate of spread transfers, in milliseconds, and of the rate before the history.
+ * The goals: the least rate of spread transfers relative to pgbench's simple updates, the least rate with a hot account
+ * relative to that of spread transfers, the highest p99 in milliseconds, and the largest ratio of the rate before the
+ * history to the rate after it.
  */
 const goals = { spread: 4, hot: 0.8, p99Ms: 20, history: 1.1 };
 const historyEntries = 1_000_000;
 const pgbenchScale = 20;
 const pgbenchClients = 16;
 
-/** Transfers per second where nothing else is said. */
+/** The figures of a round, in transfers per second unless a name or a comment says otherwise. */
 interface Round {
   spread: number;
-  /** Of a transfer. */
+  /** The processor time of a transfer. */
   cpuUs: number;
   hot: number;
   spreadSingly: number;
   hotSingly: number;
   p99Ms: number;
   afterHistory: number;
-  /** Undefined where there is no pgbench. */
+  /** The transactions per second of pgbench; undefined where it is not installed. */
   pgbench: number | undefined;
 }
 
 /** Medians of the rounds, and of ratios in a round. */
 interface LedgerResult extends Omit<Round, 'pgbench'> {
   pgbench?: number;
-  /** Of the spread transfers to pgbench. */
+  /** The ratio of the rate of spread transfers to that of pgbench. */
   ratio?: number;
   hotRatio: number;
   historyRatio: number;
@@ -115,7 +117,7 @@ async function withCpu({ postgresPid }: Tools, child: Child<LedgerCalls>, second
   return { rate, cpuUs: (after.ledgerUs - before.ledgerUs + postgresTimeUs(before.postgres, after.postgres)) / count };
 }
 
-/** Undefined where there is no pgbench, which comes with a system's packages of Postgres. */
+/** Prepares pgbench, which comes with a system's packages of Postgres; undefined where it is not installed. */
 async function openPgbench(url: string): Promise<Pgbench | undefined> {
   const version = await execute('pgbench', ['--version']).catch(() => undefined);
   if (!version) return undefined;

@@ -21,8 +21,8 @@ const sipMs = 50;
 export type LoadBody = DocumentsBody | { text: string } | { bytes: number };
 
 /**
- * What is sent. A path may contain `{owner}` or `{category}`, which iterate over all values, or `{id}`: of new
- * documents, or of the first `ids` ones. Any status but these ends the run.
+ * The request that is sent. A path may contain `{owner}` or `{category}`, which iterate over all values, or `{id}`: the
+ * ids of new documents, or of the first `ids` ones. A status that is not in `statuses` ends the run.
  */
 export interface LoadRequest {
   method: string;
@@ -33,17 +33,17 @@ export interface LoadRequest {
   statuses: number[];
 }
 
-/** How it is sent. */
+/** A request, and how it is sent. */
 export interface Load extends LoadRequest {
   port: number;
   connections: number;
   seconds: number;
   requestsMax: number;
-  /** Of documents, values and bodies. */
+  /** The first number of documents, values and bodies. */
   firstNumber: number;
   /** The rate at which requests are due; if no connection is free, the wait counts towards the latency. */
   perSecond?: number;
-  /** A path of which each connection sends a HEAD, and has the answer, before time begins. */
+  /** A path that each connection requests by HEAD, and whose answer it has, before time begins. */
   greeting?: string;
 }
 
@@ -51,7 +51,7 @@ export interface LoadResult {
   requests: number;
   /** The first answer with another status, which ended the run. */
   refused: string | undefined;
-  /** Of all answers. */
+  /** The bytes of all answers. */
   bytes: number;
   elapsedMs: number;
   p50Ms: number;
@@ -289,7 +289,7 @@ async function trickle(load: SlowReads): Promise<{ bytes: number }> {
   return { bytes };
 }
 
-/** Reads so many bytes, or what is there if it is less. Returns how many. */
+/** Reads `sizeBytes` bytes, or as many as have arrived if these are fewer. Returns their number. */
 function sip(socket: Socket, sizeBytes: number): number {
   const bytes = (socket.read(sizeBytes) ?? socket.read()) as Buffer | null;
   return bytes?.length ?? 0;

@@ -28,7 +28,7 @@ const checkInterrupted = () => {
   if (isInterrupted) throw new Interrupted('interrupted');
 };
 
-/** What `--out` writes and `--compare` reads. */
+/** The content of the file that `--out` writes and `--compare` reads. */
 interface Figures {
   at: string;
   machine: Machine;
@@ -39,8 +39,8 @@ interface Figures {
 }
 
 /**
- * Does what the arguments of the command line say. Relative paths in them refer to `folder`. Prints an error, and sets
- * the exit code, instead of throwing it.
+ * Runs the benchmark as the arguments of the command line say. Relative paths in them refer to `folder`. Prints an
+ * error, and sets the exit code, instead of throwing it.
  */
 export async function main(args: readonly string[], folder: string): Promise<void> {
   // The first signal lets the current run finish and then stops everything in order; children end with this process in
@@ -107,7 +107,7 @@ async function startSides({ postgres, load, directory, onStart }: Tools, options
   const sides: Side[] = [];
   for (const name of options.sides) {
     checkInterrupted();
-    // As npm start has it: answers 402 offer payments.
+    // This is the setting of npm start: answers 402 offer payments.
     const settings = { payments: { X402_PAY_TO: 'wallets,simulated' } };
     const side = await startSide(name, { postgres, directory, onStart, settings, wantsComposite: options.composite });
     const { requests, elapsedMs } = await loadDocuments(load, side, options.documents);
@@ -147,8 +147,8 @@ async function measureAll(tools: Tools, sides: Side[], options: Options): Promis
 }
 
 /**
- * By case: the results of the Granary sides; of cases in their own processes the result. Each result is printed as soon
- * as it is available.
+ * Measures the cases. Returns the results by case: of a case of the sides, the results by Granary side; of a case in
+ * its own processes, its result. Each result is printed as soon as it is available.
  */
 async function measureCases(tools: Tools, sides: Side[], options: Options): Promise<Record<string, object>> {
   const results: Record<string, object> = {};
@@ -190,7 +190,7 @@ function measureCase(tools: Tools, sides: GranarySide[], name: SideCaseName, opt
   return measureSides((side) => measureMemory(tools, side, options.requests), memoryGrowthLines);
 }
 
-/** Last, because a profiler slows the process down. */
+/** Profiles a side. This comes last, because a profiler slows the process down. */
 async function profile(tools: Tools, sides: Side[], options: Options, out: string): Promise<void> {
   const side = sides.find(({ name }) => name === options.profile)!;
   for (const run of options.only) {

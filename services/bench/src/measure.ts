@@ -19,7 +19,7 @@ const settleStepMs = 100;
 /** The share of one core below which the machine counts as idle. */
 const quietShare = 0.15;
 
-/** By process, including Postgres; empty on systems without /proc. */
+/** The usage of each process, including Postgres; empty on systems without /proc. */
 export interface Usage {
   /** Processor time per request. */
   cpuUs: Record<string, number>;

@@ -3,7 +3,7 @@ import { prepareMinio, startMinio, type Minio } from '@granary/stack/minio/serve
 import { beginRun, type Run } from '@granary/stack/programs/runs';
 import { serve } from './child';
 
-/** A MinIO of its own, built first if necessary. It ends with this process. */
+/** The MinIO of the benchmark, built first if necessary. It ends with this process. */
 let run: Run | undefined;
 let minio: Minio | undefined;
 

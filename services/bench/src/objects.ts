@@ -16,19 +16,24 @@ const sizes = [
   { mib: 100, connections: 2 },
 ];
 const directions = ['upload', 'download'] as const;
-/** Relative to the client's rate. */
+/** The least ratios to the rate of the client. */
 const wantedRatios = { upload: 0.8, download: 0.8 };
 const wantedGatewayMs = 2;
-/** Until V8 has optimised the code: an upload then costs the gateway half as much as the first hundred. */
+/**
+ * The warm-up lasts until V8 has optimised the code: an upload then costs the gateway half as much as one of the first
+ * hundred.
+ */
 const warmUp = { seconds: 10, mib: 1_500 };
 
 interface Transfer {
   mibPerSecond: number;
-  /** By process. */
+  /** Processor time by process. */
   cpuMsPerMib: Record<string, number>;
 }
 
-/** Of blobs of one size in one direction: medians of the rounds, and of the ratio of rates per round. */
+/**
+ * The results of blobs of one size in one direction: medians of the rounds, and of the ratio of rates in each round.
+ */
 interface ObjectsResult {
   direction: (typeof directions)[number];
   mib: number;
@@ -43,7 +48,7 @@ interface Limits {
   requestsMax: number;
 }
 
-/** What a transfer of either side answers. */
+/** The counts that the transfers of either side return. */
 interface Sent {
   requests: number;
   elapsedMs: number;
@@ -108,14 +113,14 @@ export async function measureObjects(tools: Tools, { rounds, seconds }: Lengths)
   return transfers;
 }
 
-/** The first number of bodies that differ from all earlier uploads: equal ones are stored once. */
+/** Returns the first number of bodies that differ from all earlier uploads: equal ones are stored once. */
 function nextNumbers(side: GranarySide, count: number): number {
   const firstNumber = side.nextNumber;
   side.nextNumber += count;
   return firstNumber;
 }
 
-/** Runs it, and measures the processor time of `pids`. */
+/** Calls `run`, and measures the processor time that `pids` take for it. */
 async function observe({ pids }: Pick<Side, 'pids'>, mib: number, run: () => Promise<Sent>): Promise<Transfer> {
   const names = Object.keys(pids);
   const look = () => recordOf(names, (name) => processorTimeUs(pids[name]!) ?? NaN);

@@ -10,7 +10,7 @@ type MeasurableName = RunName | SideCaseName | OwnCaseName;
 
 export interface Options {
   rounds: number;
-  /** Of one run. */
+  /** The length of one run. */
   seconds: number;
   warmUpSeconds: number;
   only: RunName[];
@@ -20,12 +20,12 @@ export interface Options {
   ownCases: OwnCaseName[];
   sides: SideName[];
   documents: number;
-  /** Of the case memory. */
+  /** The number of requests of the case `memory`. */
   requests: number;
   composite: boolean;
   build: boolean;
   profile?: SideName;
-  /** Files. */
+  /** The paths of the file to write, and of the one to compare with. */
   out?: string;
   compare?: string;
 }
@@ -76,14 +76,14 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
 
 type Change = (options: Options, text: string, flag: string, folder: string) => void;
 
-/** What each flag without a value does to the options. */
+/** The change that each flag without a value makes to the options. */
 const switches: Record<string, (options: Options) => void> = {
   '--quick': (options) => Object.assign(options, { rounds: 1, seconds: 1, warmUpSeconds: 0.5 }),
   '--no-composite': (options) => (options.composite = false),
   '--no-build': (options) => (options.build = false),
 };
 
-/** What each flag with a value does to them. */
+/** The change that each flag with a value makes to the options. */
 const settings: Record<string, Change> = {
   '--rounds': (options, text, flag) => (options.rounds = Math.ceil(positive(text, flag))),
   '--seconds': (options, text, flag) => (options.seconds = positive(text, flag)),
@@ -136,7 +136,7 @@ function positive(text: string, flag: string): number {
   return Number(text);
 }
 
-/** Divides what `--only` names into runs, cases and cases with processes of their own. */
+/** Divides the names of `--only` into runs, cases and cases with processes of their own. */
 function chooseWhat(options: Options, names: readonly MeasurableName[]): void {
   const isNamed = (name: MeasurableName) => names.includes(name);
   options.only = runNames.filter(isNamed);

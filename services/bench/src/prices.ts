@@ -16,16 +16,19 @@ const fundStepsMax = 300;
 
 type ReadName = 'plain' | 'unpriced' | 'own' | 'unpaid' | 'paid';
 
-/** Of requests of one kind in a round; ratios are to `plain`, that of processor time the other way round. */
+/**
+ * The figures of one kind of requests in a round. The ratios compare it with `plain`: the rate with that of `plain`,
+ * but the processor time of `plain` with its own, so that higher is better in both.
+ */
 interface Round {
   perSecond: number;
   ratio: number;
-  /** Of the processor time of all processes. */
+  /** The ratio of the processor times of all processes. */
   cpuRatio: number;
   cpuUs: Record<string, number>;
 }
 
-/** Point reads, each beside `plain` of the same round, and how much of its rate is wanted. */
+/** Point reads, each compared with `plain` in the same round; `wanted` is the least ratio of their rates. */
 const reads: Record<ReadName, { title: string; wanted?: number }> = {
   plain: { title: 'point read of an app without prices' },
   unpriced: { title: 'the same of one where another collection has a price', wanted: 0.98 },
@@ -34,7 +37,7 @@ const reads: Record<ReadName, { title: string; wanted?: number }> = {
   paid: { title: 'paid by an agent key', wanted: 0.3 },
 };
 
-/** Measures reads with a price beside the same without. Returns medians of the rounds. */
+/** Measures reads with a price beside the same reads without one. Returns medians of the rounds. */
 export async function measurePrices(
   { load, postgresPid }: Tools,
   side: GranarySide,
@@ -53,7 +56,7 @@ export async function measurePrices(
   const names = namesOf(reads);
   const results = recordOf(names, (): Round[] => []);
   for (let round = -1; round < rounds; round++) {
-    // The first one, with which the others are compared.
+    // The first result of the round, with which the others are compared.
     let plain: Omit<Round, 'ratio' | 'cpuRatio'> | undefined;
     for (const name of names) {
       const one = await send(name);
@@ -75,8 +78,8 @@ const medians = (rounds: readonly Round[]): Round => ({
 });
 
 /**
- * The requests of the runs: of an app without prices, of one where other reads cost something, and of one with a price,
- * which a fourth app pays.
+ * The requests of the runs. They go to an app without prices, to one where other reads cost something, and to one with
+ * a price, which a fourth app pays.
  */
 async function requestsOf(load: Tools['load'], side: GranarySide): Promise<Record<ReadName, LoadRequest>> {
   const open = async (name: string) => {
@@ -107,7 +110,7 @@ async function requestsOf(load: Tools['load'], side: GranarySide): Promise<Recor
   };
 }
 
-/** Has the app another collection that costs something to read. */
+/** Creates another collection of the app that costs something to read. */
 async function priceAnother(
   { url }: GranarySide,
   { headers }: Pick<App, 'headers'>,
@@ -119,7 +122,7 @@ async function priceAnother(
   await fetchJson(`${app}/indexes`, { body: { ...index, read_price_config }, headers, statuses: [200, 201, 202] });
 }
 
-/** An agent key with an allowance, of an app with money. */
+/** Creates an app with money; returns an agent key of it that has an allowance. */
 async function fundedKey(side: GranarySide): Promise<string> {
   const { headers } = await side.openApp('payer');
   const app = `${side.url}/api/apps/payer`;

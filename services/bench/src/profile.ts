@@ -12,7 +12,7 @@ const idle = ['(idle)', '(root)'];
 type Node = Profiler.ProfileNode;
 type Frame = Node['callFrame'];
 
-/** What a .cpuprofile has. */
+/** The members of a .cpuprofile that are read. */
 interface Profile {
   nodes: Node[];
   samples: number[];

@@ -5,12 +5,12 @@ import { median, table } from './report';
 import { startSide, type App, type GranarySide } from './sides';
 import type { Lengths, Tools } from './tools';
 
-/** More than a purge deletes while it is measured. */
+/** The number of expired documents: more than a purge deletes while it is measured. */
 const expiredCount = 50_000;
 const writers = 32;
 const stepMs = 20;
 const stepsMax = 6_000;
-/** Of the rate without a purge, at least. */
+/** The least ratio to the rate without a purge. */
 const wantedRatio = 0.9;
 const appName = 'purged';
 
@@ -27,8 +27,8 @@ type NumberedApp = App & { nextNumber: number };
 export const purgeTitle = `purge: ${writers} writers of an app while documents past their retention are purged from another collection of it`;
 
 /**
- * Measures writers alone and while a purge of the same app runs, alternately. The documents that are purged are dated
- * back in the database.
+ * Measures writers alone and while a purge of the same app runs, alternately. To be purged, documents are dated back in
+ * the database.
  */
 export async function measurePurge(tools: Tools, { rounds, seconds }: Lengths): Promise<PurgeResult> {
   const { directory, onStart, postgres, postgresPid } = tools;
@@ -101,7 +101,7 @@ const keepDays = ({ url }: GranarySide, { headers }: App, days: number | null) =
     body: { retention_days: days },
   });
 
-/** Waits until there are fewer documents. */
+/** Waits until fewer than `bound` documents are left. */
 async function countBelow({ count }: App, bound: number): Promise<void> {
   for (let left = stepsMax; left > 0; left--) {
     if ((await count('documents')) < bound) return;

@@ -3,7 +3,7 @@ import { namesOf, recordOf } from './records';
 import { runs, type RunName } from './runs';
 import type { BaselineName, SideName } from './sides';
 
-/** Of all rounds: medians, the number of requests, and the maximum of memory. */
+/** The figures of all rounds: medians, the number of requests, and the maximum of memory. */
 export interface Result {
   perSecond: number;
   p50Ms: number;
@@ -12,13 +12,16 @@ export interface Result {
   /** Processor time per request by process. */
   cpuUs: Record<string, number>;
   memoryMib: Record<string, number>;
-  /** The medians of the ratio to each baseline per round: of the rates … */
+  /** The ratio of its rate to that of each baseline, as the median over the rounds. */
   ratios: Partial<Record<BaselineName, number>>;
-  /** … and of the processor time per request, which hardly depends on other load on the machine. */
+  /**
+   * The ratio of each baseline's processor time per request to its own, as the median over the rounds; it hardly
+   * depends on other load on the machine.
+   */
   cpuRatios: Partial<Record<BaselineName, number>>;
 }
 
-/** By run and side. */
+/** The results by run and side. */
 export type Results = ByRunAndSide<Result>;
 export type ByRunAndSide<Value> = Partial<Record<RunName, Partial<Record<SideName, Value>>>>;
 

@@ -10,11 +10,10 @@ export interface Run {
   title: string;
   connections: number;
   requestsMax: number;
-  /** What is counted. */
+  /** The name of what is counted, for rates. */
   unit: string;
-  /** How many of that are in a request. */
+  /** The number of these units in a request. */
   perRequest: number;
-  /** The goal. */
   target: string;
   /** Documents that a request writes. */
   writes?: number;
@@ -86,7 +85,10 @@ export const baselineRequests: Record<RunName | 'load', LoadRequest> = {
   blob: upload('/files', {}),
 };
 
-/** The same for Granary: public reads by endpoint 3, writes by /store with the key of the app. */
+/**
+ * The requests of a run for Granary: public reads of the data of a collection, writes by /store with the key of the
+ * app.
+ */
 export function granaryRequests(app: string, key: string) {
   const data = `/api/apps/${app}/collections/documents/data`;
   const keyed = { 'X-App-Key': key };
@@ -100,7 +102,7 @@ export function granaryRequests(app: string, key: string) {
       headers: { 'If-None-Match': '*' },
       statuses: [304],
     },
-    // What costs most among the reads without a key: a scan, a count of all, and the last of many documents.
+    // These cost most among the reads without a key: a scan, a count of all documents, and the last of many documents.
     scan: get(`${data}?owner.$includesCaseInsensitive=none&category.$endsWith=none&sort=-score`),
     count: get(`${data}?owner.$ne=none&limit=1`),
     deepPage: get(`${data}?sort=-score&offset=19000&limit=1000&count=none`),
@@ -118,7 +120,7 @@ export function granaryRequests(app: string, key: string) {
 export type GranaryRequests = ReturnType<typeof granaryRequests>;
 export type GranaryRequestName = keyof GranaryRequests;
 
-/** Documents of `documents` that are read and changed by their ids; there must be so many. */
+/** The number of documents of `documents` that are read and changed by their ids; the collection must have as many. */
 const addressedCount = 100_000;
 
 function singleDocumentRequests(app: string, headers: Record<string, string>) {
@@ -132,7 +134,7 @@ function singleDocumentRequests(app: string, headers: Record<string, string>) {
     put: { method: 'PUT', path: path('writes'), headers: json, body: put, statuses: [201] },
     replace: { method: 'PUT', ...existing, headers: json, body: { text: documentText }, statuses: [200] },
     patch: { method: 'PATCH', ...existing, headers: json, body: { text: '{"views":7}' }, statuses: [200] },
-    // Each of them once, so that all but one of a hundred leave their category.
+    // Each document is changed once, so that all but one in a hundred leave their category.
     recategorize: {
       method: 'PATCH',
       ...existing,

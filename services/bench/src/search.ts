@@ -4,13 +4,13 @@ import { median, table } from './report';
 import { startSide } from './sides';
 import type { Lengths, Tools } from './tools';
 
-/** Of p99 without the index. */
+/** The largest ratio to the p99 without the index. */
 const wantedRatio = 2;
 const connections = 8;
 const warmUpSeconds = 3;
 
 type Millis = Record<'without' | 'with', number>;
-/** p99, medians of the rounds, and the median of its ratio in a round. */
+/** The medians of p99 over the rounds, and of its ratio in each round. */
 type SearchResult = Millis & { ratio: number };
 
 export const searchTitle = 'search: writes of one document with a full-text index, beside the same without';

@@ -33,7 +33,9 @@ export const sideTitles: Record<SideName, string> = {
 
 export const granarySides: SideName[] = ['embedded', 'split'];
 
-/** What a side has accepted, by collection: `count(collection)` must be the same. */
+/**
+ * The numbers of documents and files that a side has accepted, by collection; `count(collection)` must return the same.
+ */
 export interface Accepted {
   documents: number;
   writes: number;
@@ -43,18 +45,18 @@ export interface Accepted {
 /** A side that runs. */
 export interface Side {
   name: SideName;
-  /** The names of its databases begin with it. */
+  /** The prefix of the names of its databases. */
   prefix: string;
   port: number;
   url: string;
   /** Its processes, and their ids by name. */
   children: Array<{ process: string; child: RunningProcess }>;
   pids: Record<string, number>;
-  /** The requests of its runs, and that of the load. */
+  /** The requests of its runs, and the request that loads the documents. */
   requests: Record<RunName | 'load', LoadRequest>;
   /** How many documents or files a collection has. */
   count: (collection: string) => Promise<number>;
-  /** What readers of its figures should know. */
+  /** Facts that the readers of its figures should know. */
   notes: string[];
   /** The number of the next new document. */
   nextNumber: number;
@@ -73,7 +75,7 @@ export interface GranarySide extends Side {
 
 /** An app of Granary. */
 export interface App {
-  /** Its key. */
+  /** The headers that carry the key of the app. */
   headers: Record<string, string>;
   requests: GranaryRequests;
   /** Creates its collections and their indexes. Returns notes. */
@@ -92,15 +94,15 @@ export interface LoadedApp {
 }
 
 export interface SideOptions extends Pick<Tools, 'postgres' | 'directory' | 'onStart'> {
-  /** The same side may be started again as another one. */
+  /** The name of this start, for a side that is started more than once; by default the name of the side. */
   as?: string;
   /** Whether to try a composite index. */
   wantsComposite?: boolean;
-  /** Settings of the object store, of the side in two processes. */
+  /** Settings of the object store, for the side in two processes. */
   objectStore?: Record<string, string>;
-  /** What its processes have in their environment besides. */
+  /** Variables that are added to the environment of its processes. */
   env?: NodeJS.ProcessEnv;
-  /** Settings of services, of the side in one process. */
+  /** Settings of services, for the side in one process. */
   settings?: ServiceSettings;
 }
 
@@ -113,7 +115,7 @@ interface StartOptions extends Pick<SideOptions, 'postgres' | 'objectStore' | 's
   start: Start;
 }
 
-/** What a side has once its processes run. */
+/** The members of a side that are known once its processes run. */
 type StartedSide = Pick<Side, 'port' | 'url' | 'children' | 'requests' | 'count'> & Partial<Pick<App, 'prepare'>>;
 type StartedGranary = StartedSide & Pick<GranarySide, 'openApp' | 'blobRequests' | 'operatorHeaders'>;
 
@@ -147,7 +149,7 @@ export async function startSide(name: SideName, options: SideOptions): Promise<S
   const notes = side.prepare ? await side.prepare(wantsComposite) : [];
   const pids = Object.fromEntries(side.children.map(({ process, child }) => [process, child.pid]));
   const accepted = { documents: 0, writes: 0, files: 0 };
-  // Numbers of new documents, after those of the load.
+  // The numbers of new documents come after those of the loaded ones.
   return { name, prefix, notes, pids, nextNumber: 10_000_000, accepted, ...side };
 }
 

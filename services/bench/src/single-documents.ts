@@ -22,21 +22,21 @@ type RequestKindName = SentName | 'patchOfReplace' | 'batchOfBulk';
 
 interface RequestKind {
   title: string;
-  /** What it is compared with in the same round. */
+  /** The request that it is compared with in the same round. */
   of?: SentName;
-  /** How much of that is wanted. */
+  /** The least ratio of its rate to the rate of that request. */
   wanted?: number;
 }
 
 /** A row that is measured. */
 interface SentKind extends RequestKind {
   connections: number;
-  /** New ones in each request. */
+  /** The number of new documents in each request. */
   documents?: number;
   requestsMax?: number;
 }
 
-/** A row for what another row measures. */
+/** A row that compares the measurement of another row with a second request. */
 interface SameKind extends RequestKind {
   sameAs: SentName;
   of: SentName;
@@ -44,7 +44,7 @@ interface SameKind extends RequestKind {
 
 interface Round {
   perSecond: number;
-  /** Undefined where it is compared with nothing. */
+  /** Undefined for a row that is compared with nothing. */
   ratio: number | undefined;
   cpuUs: Record<string, number>;
 }
@@ -55,7 +55,7 @@ const documentCount = 100_000;
 const requestKinds: Record<SentName, SentKind> & Record<Exclude<RequestKindName, SentName>, SameKind> = {
   insert: { title: '/store of one document', connections: 32, documents: 1 },
   put: { title: 'PUT of a new document', connections: 32, documents: 1, of: 'insert', wanted: 0.9 },
-  // What a PATCH writes: a version, and the one before it to history.
+  // This writes the same as a PATCH: a version, and the one before it to history.
   replace: { title: 'PUT of a document that exists', connections: 32, of: 'insert' },
   patch: { title: 'PATCH of one member', connections: 32, of: 'insert', wanted: 0.7 },
   patchOfReplace: { title: 'the same', sameAs: 'patch', of: 'replace' },
@@ -64,7 +64,7 @@ const requestKinds: Record<SentName, SentKind> & Record<Exclude<RequestKindName,
   notModified: { title: 'GET by id, not modified', connections: 32, of: 'point', wanted: 1.5 },
   unchangedPoint: { title: 'point read, not modified', connections: 32, of: 'point', wanted: 1.5 },
   bulk: { title: `/store of ${bulkSize} documents`, connections: 8, documents: bulkSize, requestsMax: 100 },
-  // What a batch of updates writes: a version of each, and the one before it to history.
+  // This writes the same as a batch of updates: a version of each document, and the one before it to history.
   load: { title: `/store of ${bulkSize} documents that exist`, connections: 8, of: 'bulk', requestsMax: 100 },
   batch: { title: `batch of ${bulkSize} updates`, connections: 8, of: 'load', wanted: 0.7, requestsMax: 100 },
   batchOfBulk: { title: `the same`, sameAs: 'batch', of: 'bulk', wanted: 0.7 },

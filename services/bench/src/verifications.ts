@@ -8,13 +8,16 @@ type RowName = SchemeName | 'webAssembly';
 
 interface Row {
   title: string;
-  /** Beside what. */
+  /** The row that it is compared with. */
   beside?: RowName;
-  /** How many times as fast, and a second of a core. */
+  /** The least ratio to the rate of that row, and the least number of verifications per second of a core. */
   wanted?: { ratio: number; perSecond?: number };
 }
 
-/** Verifications a second of processor time, and their ratio to what is beside them in the same round; medians. */
+/**
+ * Verifications per second of processor time, and the ratio to the row that it is compared with in the same round, as
+ * medians.
+ */
 interface VerificationsResult {
   perSecond: number;
   ratio?: number;
@@ -22,7 +25,7 @@ interface VerificationsResult {
 
 const wantedBeside = { ratio: 10, perSecond: 5_000 };
 
-/** What is verified, and beside what. */
+/** The rows: the schemes that are verified, and the rows that they are compared with. */
 const schemes: Record<RowName, Row> = {
   official: { title: 'official facilitator, EVM' },
   evm: { title: 'EIP-3009 on EVM chains', beside: 'official', wanted: wantedBeside },

@@ -37,7 +37,7 @@ async function compare(
   }
 }
 
-/** After the runs: each side must have every document and file whose request it accepted. */
+/** Throws unless each side, after the runs, has every document and file whose request it accepted. */
 export async function verifyWrites(sides: readonly Side[]): Promise<void> {
   for (const side of sides) {
     for (const [collection, accepted] of Object.entries(side.accepted)) {

@@ -9,9 +9,9 @@ import type { Lengths, Tools } from './tools';
 const readyStepsMax = 60_000;
 const readyStepMs = 10;
 const documents = 100_000;
-/** A moderate rate: latency shows what holds events back, and not a queue. */
+/** The rate is moderate, so that latency shows what holds events back and not a queue. */
 const eventsPerSecond = 200;
-/** Below what one connection can write, so that latency shows the neighbour and not a queue of our own. */
+/** The rate is below what one connection can write, so that latency shows the neighbour and not a queue of our own. */
 const singlesPerSecond = 100;
 const bulkConnections = 4;
 const bulkBodies = 500;
@@ -40,12 +40,12 @@ interface PairResult {
   wanted: number;
 }
 
-/** By title. */
+/** The results by title. */
 export type ReadsResult = Record<string, PairResult>;
 
 type NumberedApp = App & { nextNumber: number };
 
-/** What Postgres itself is asked for: the same as the view, by hand. */
+/** The statement that computes the same as the view, written by hand. */
 const byHand = (documentsTable: string) => `
   select j ->> 'category' as category, count(*) as rows, sum((j ->> 'score')::numeric) as score,
     avg((j ->> 'views')::numeric) as mean
@@ -191,7 +191,10 @@ async function besideMs(tools: Tools, side: GranarySide, app: NumberedApp, optio
   return p99Ms;
 }
 
-/** From the commit of an event to that of its effect in another process, on the server that the views are on. */
+/**
+ * The p99 of the time from the commit of an event to the commit of its effect in another process, which uses the
+ * Postgres server of the views.
+ */
 async function eventsMs({ publisher }: EventBus, { seconds }: Lengths): Promise<number> {
   const delaysMs = await publisher.call('publishAt', { perSecond: eventsPerSecond, seconds });
   return delaysMs[Math.floor((delaysMs.length - 1) * 0.99)]!;

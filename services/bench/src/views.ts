@@ -8,9 +8,9 @@ import { createView, measureReads, readsLines, type ReadsResult } from './view-r
 
 const warmUpSeconds = 2;
 
-/** Writes to the collection with live views, beside the same writes without. */
+/** Writes to a collection with live views, beside the same writes without them. */
 interface ViewsCase {
-  /** So many are there before, in each collection of `sources`. */
+  /** The number of documents that each collection of `sources` has before. */
   documents: number;
   /** The queries of the views. */
   views: readonly object[];
@@ -19,9 +19,9 @@ interface ViewsCase {
   connections: number;
   /** The collections of the views; only `documents` if it is not given. */
   sources?: string[];
-  /** The most that the ratio of the median latency may be. */
+  /** The largest ratio of the median latencies. */
   wanted: number;
-  /** The most of Postgres's processor time that the views may take of a document. */
+  /** The most processor time of Postgres, in µs, that the views may take for a document. */
   wantedUs?: number;
 }
 
@@ -31,13 +31,13 @@ interface CaseResult {
   without: number;
   with: number;
   ratio: number;
-  /** The processor time of Postgres that the views take of a document. */
+  /** The processor time of Postgres, in µs, that the views take for a document. */
   cpuUs: number;
   wanted: number;
   wantedUs?: number;
 }
 
-/** Writes by title, and reads. */
+/** The results of writes by title, and those of reads. */
 type ViewsResult = Record<string, CaseResult> & { reads: ReadsResult };
 
 type NumberedApp = App & { nextNumber: number };
@@ -54,7 +54,7 @@ const byViews = { group_by: ['views'], aggregate: sums };
 const oneWriter = { views: [byCategory], run: 'append', connections: 1, wanted: 1.5 } as const;
 const manyWriters = { documents: 10_000, run: 'append', connections: 32, wanted: 1.5 } as const;
 const bulkWriter = { run: 'load', connections: 1 } as const;
-/** Each document has the owner of one of the other collection. */
+/** There are as many documents as owners, so each has the owner of one document of the other collection. */
 const joinedDocuments = 18_000;
 const byCategoryOfBoth = {
   group_by: ['category'],
@@ -70,7 +70,7 @@ const ofJoin = {
 };
 const largestUsual = 1_000_000;
 
-/** Rows whose ratio must be the same, but for this factor, whatever is stored. */
+/** Two rows whose ratios may differ by this factor at most, however much is stored. */
 const flat = { from: 'one document, 10,000 stored', to: 'one document, 1,000,000 stored', wanted: 1.2 };
 
 const usualCases: Record<string, ViewsCase> = {
@@ -92,7 +92,7 @@ const usualCases: Record<string, ViewsCase> = {
   },
 };
 
-/** More than a million only where that is asked for: it takes long to load. */
+/** Adds a case of more than a million documents only where the options ask for it: these take long to load. */
 function casesOf(documents: number): Record<string, ViewsCase> {
   if (documents <= largestUsual) return usualCases;
   return { ...usualCases, [`one document, ${documents.toLocaleString('en')} stored`]: { ...oneWriter, documents } };
@@ -139,7 +139,7 @@ async function openApp(
   return { ...app, nextNumber: documents };
 }
 
-/** p50 in milliseconds, and the processor time of Postgres of a document. */
+/** p50 in milliseconds, and the processor time of Postgres, in µs, for a document. */
 interface Write {
   ms: number;
   cpuUs: number;

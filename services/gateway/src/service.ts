@@ -130,7 +130,7 @@ function createContext(
     owners: new AppOwners(parts.clients.data, lookups, (appId) => apps.has(appId)),
     paymentNetworks: new PaymentNetworks(parts.clients),
     agentSpending: new AgentSpending(parts.clients.payments, config.REQUEST_TIMEOUT_MS),
-    // Requests that wait for blocks of their payments take these places: the limits of requests leave them out.
+    // These places are for requests that wait until a block has their payments; the other limits do not count them.
     paymentWaits: new Semaphore(4 * config.CONCURRENCY),
     pendingWrites: new PendingWrites(parts.log),
     apps,

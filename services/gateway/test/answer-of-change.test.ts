@@ -2,7 +2,7 @@ import type { RunningGateway } from '@granary/gateway/service';
 import { startWithData } from './support/stub-data';
 
 const mebibyte = 1024 ** 2;
-/** Of 16 MiB that the process may hold, about 14 are for what is not small. */
+/** The process may hold 16 MiB, of which about 14 are for requests and answers that are not small. */
 const settings = { BODY_BUDGET_BYTES: String(16 * mebibyte), REQUEST_TIMEOUT_MS: '60000' };
 
 let gateway: RunningGateway;

@@ -3,7 +3,9 @@ import type { Command } from './program/command';
 export interface ListedCommand {
   /** The description of the command in the list of commands. */
   summary: string;
-  /** Loads it alone: the image has no Postgres to restore to, and so not the packages of every command. */
+  /**
+   * Loads the command by itself: the image has no Postgres to restore to, and so lacks the packages of some commands.
+   */
   load: () => Promise<Command>;
 }
 

@@ -1,7 +1,7 @@
 /** Up to this size a loop is faster than the call of a native function. */
 const loopBytesMax = 24;
 
-/** Longer text is scanned for its size first, so that room for exactly that is made. */
+/** Text longer than this is measured first, so that exactly its size is reserved. */
 const scannedOnceMax = 16 * 1024;
 
 /**
@@ -78,7 +78,7 @@ export class ByteWriter {
     this.size += this.bytes.write(value, this.size);
   }
 
-  /** False where the text has other characters than those of ASCII, and nothing was written. */
+  /** Writes text of ASCII characters. Returns false, without having written anything, where the text has others. */
   private asciiText(value: string): boolean {
     this.reserve(value.length);
     const { bytes, size: offset } = this;

@@ -22,8 +22,8 @@ export type ErrorDetails = Record<string, unknown>;
 /**
  * The one error that may leave a service. `code` says what kind of failure it is to a machine on the wire, `reason`
  * which rule was broken (an UPPER_SNAKE domain constant that becomes the public `code`), `message` is text for a person
- * and may be shown to one, `details` is JSON. What is not a ServiceError becomes INTERNAL. Only of INTERNAL is there a
- * stack trace: the others are answers, of which strangers may cause many, and a trace would be their largest cost.
+ * and may be shown to one, `details` is JSON. Any other error becomes INTERNAL. Only an INTERNAL error has a stack
+ * trace: the others are answers, of which strangers may cause many, and a trace would be their largest cost.
  */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError';

@@ -99,7 +99,7 @@ class PipeOutput implements DestinationStream {
     this.waitingBytes += line.length;
   }
 
-  /** Writes the lines that still wait at the exit, where nothing asynchronous runs any more. */
+  /** Writes the lines that still wait. Called at the exit, where nothing asynchronous runs any more. */
   private writeRest(): void {
     if (this.isDrained || this.isWriting) return;
     try {

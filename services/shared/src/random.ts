@@ -9,7 +9,7 @@ export function randomSlice(length: number): Buffer {
   return pool.subarray(start, start + length);
 }
 
-/** Random bytes as hexadecimal text: a slice of its own would double the price of a short id. */
+/** Returns random bytes as hexadecimal text, without a slice, which would double the price of a short id. */
 export function randomHex(length: number): string {
   const start = takeRandom(length);
   return pool.toString('hex', start, start + length);

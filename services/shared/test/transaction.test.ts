@@ -1,7 +1,7 @@
 import { CommitUnknownError, transaction } from '@granary/shared/postgres/transaction';
 import type { Pool } from '@granary/shared/postgres/pool';
 
-/** A pool whose connection answers COMMIT with an error, and is there afterwards or not. */
+/** A pool whose connection answers COMMIT with an error, and afterwards is alive or not. */
 function poolOf(atCommit: Error, isAlive: boolean): { pool: Pool; released: boolean[] } {
   const released: boolean[] = [];
   const query = (text: string) => {

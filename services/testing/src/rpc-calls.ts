@@ -43,7 +43,7 @@ export class RpcCalls {
     );
   }
 
-  /** The methods that none has called, without those of `others`. */
+  /** The methods that nobody has called, without the members of `others`. */
   uncalled(others: object): string[] {
     return rpcMethods().filter((method) => !this.called.has(method) && !(method in others));
   }

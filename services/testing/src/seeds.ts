@@ -40,7 +40,7 @@ export function commitSeed(): string {
   }
 }
 
-/** The seed of this run, of which those of its proofs are made. */
+/** The seed of this run, from which the seeds of its proofs are made. */
 export const runSeed = (): string => process.env[seedVariable] ?? commitSeed();
 
 /** The seed of this run for one proof, a whole number below 2³¹; another proof of the same run has another one. */

@@ -21,7 +21,7 @@ export function mintData(decimals = solanaTest.decimals): Buffer {
   return data;
 }
 
-/** A node that answers as much as the official client asks: what a mint is, and which block is the latest. */
+/** Starts a node that answers what the official client asks: what a mint is, and which block is the latest. */
 export async function startSolanaNode(blockhash: () => string = () => base58.encode(Buffer.alloc(32, 7))) {
   const account = { data: [mintData().toString('base64'), 'base64'], owner: tokenProgramAddress, space: 82 };
   const values: Record<string, () => object> = {
@@ -70,7 +70,9 @@ export function solanaRequirement(version: 1 | 2, { payTo, amount = '10000', ext
   };
 }
 
-/** A request as facilitators verify it: requirements, with the payment that the official client makes for them. */
+/**
+ * Returns a request as facilitators verify it: requirements, with the payment that the official client makes for them.
+ */
 export async function paySolana(version: 1 | 2, payer: KeyPairSigner, rpcUrl: string, terms: SolanaTerms) {
   const requirement = solanaRequirement(version, terms);
   const scheme = version === 1 ? new ExactSvmSchemeV1(payer, { rpcUrl }) : new ExactSvmScheme(payer, { rpcUrl });

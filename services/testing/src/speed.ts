@@ -8,7 +8,7 @@ export const slownessVariable = 'GRANARY_TEST_SLOWNESS';
 const referenceMs = 45;
 const samplesOfRun = 5;
 const samplesOfSuite = 3;
-/** Beyond it a run would take a day; what is slower than this has another trouble. */
+/** On a slower machine a run would take a day; a measurement above this has another cause. */
 const slownessMax = 30;
 
 /** Processor work like that of the services: hashes and copies of 64 KiB. */

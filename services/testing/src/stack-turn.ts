@@ -24,7 +24,10 @@ export function turnOf(seed: string): number {
   return (Number.isInteger(day) ? day : hash(seed)) % turns;
 }
 
-/** Which fifth of the other suites is on the stack in this run. Throws for a setting that is no turn. */
+/**
+ * Returns the fifth of the other suites that is on the stack in this run, or `all`. Throws for a setting that is no
+ * turn.
+ */
 export function stackTurn(): Turn {
   const setting = process.env[turnVariable] ?? (isLong ? 'all' : String(turnOf(runSeed())));
   if (setting === 'all') return setting;

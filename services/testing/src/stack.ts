@@ -6,7 +6,7 @@ export const testStackVariable = 'GRANARY_TEST_STACK';
 export type StackPart = 'kafka' | 'minio' | 'python' | 'nginx' | 'helm' | 'release';
 
 export interface TestStack {
-  /** The address at which the parts are asked for; none runs before it is asked for. */
+  /** The address of the server that starts the parts; none runs before a suite asks for it. */
   url: string;
   /** The parts that cannot run here, each with the sentence that says why. */
   missing: Partial<Record<StackPart, string>>;

@@ -18,7 +18,7 @@ import { findPostgresPod, loadPostgres, postgresResources } from './postgres-pod
 import { secret, statefulSet, type Container, type StatefulSetOptions } from './stateful-set';
 
 const credentials = { username: 'granary', password: 'password-of-kafka' };
-/** The Secret with the password of the services at Kafka, and their name there. */
+/** The Secret with the password of the services at Kafka, and their user name there. */
 export const kafkaSecret = { name: 'granary-kafka', username: credentials.username };
 const readyTimeout = scaledSeconds(180);
 const kafkaPort = 9092;
@@ -26,18 +26,18 @@ const minioPort = 9000;
 const propertiesFolder = '/etc/kafka';
 
 export interface BackendPodsOptions {
-  /** For temporary files. */
+  /** The folder for temporary files. */
   directory: string;
-  /** Those of Postgres. */
+  /** The programs of Postgres. */
   programs: Binaries;
-  /** The checkout. */
+  /** The folder of the checkout. */
   root: string;
   say: Say;
 }
 
 /**
- * Starts Postgres, Kafka, a broker with SCRAM that is its own controller, and MinIO, each in a pod with a volume.
- * Returns what the proofs use of Postgres, with the databases of the services.
+ * Starts Postgres, MinIO and Kafka (a broker with SCRAM that is its own controller), each in a pod with a volume.
+ * Returns the Postgres for the proofs, which has the databases of the services.
  */
 export async function startBackendPods(
   cluster: Cluster,

@@ -35,13 +35,13 @@ export async function createDatabases(cluster: Cluster, url: string, sqlFile: st
 }
 
 export interface BackendsOptions {
-  /** Where folders for them are made. */
+  /** The folder in which those of the backends are made. */
   directory: string;
   /** The programs of Postgres. */
   postgres: Binaries;
   /** The program of MinIO. */
   minio: string;
-  /** Makes the databases and their roles. */
+  /** The file whose statements make the databases and their roles. */
   sqlFile: string;
 }
 
@@ -73,7 +73,7 @@ export class Backends {
     return this.primaryServer;
   }
 
-  /** Needs the namespace. */
+  /** Starts Postgres and MinIO. The namespace must exist. */
   async start(): Promise<void> {
     const objects = path.join(this.directory, 'objects');
     mkdirSync(objects, { recursive: true });
@@ -91,7 +91,7 @@ export class Backends {
     await createDatabases(this.cluster, this.primary.url, this.sqlFile);
   }
 
-  /** Lets the Service lead to the primary, as an operator of Postgres does. */
+  /** Points the Service to the primary, as an operator of Postgres does. */
   private async directToPrimary(): Promise<void> {
     const metadata = { name: postgresService };
     await this.cluster.apply(
@@ -107,14 +107,14 @@ export class Backends {
     );
   }
 
-  /** Makes the standby the primary, once that has been harmed. */
+  /** Makes the standby the primary, after the old primary has been harmed. */
   async failOver(): Promise<void> {
     [this.primaryServer, this.otherServer] = [this.otherServer, this.primaryServer];
     await this.primary.promote();
     await this.directToPrimary();
   }
 
-  /** Makes of the Postgres that is not the primary its standby, with a copy of it. */
+  /** Makes the other Postgres a standby of the primary, from a copy of it. */
   async addStandby(): Promise<void> {
     await this.otherServer.stop();
     await this.otherServer.follow(this.primary);

@@ -6,7 +6,7 @@ import { baseBackup } from '@granary/operator/backup/base-backup';
 import { Client, type ClientConfig } from 'pg';
 
 async function copy(connectionString: string, folder: string): Promise<void> {
-  // The type of the options leaves out what makes a connection one of replication.
+  // The type of the options lacks the member that makes this a connection for replication.
   const options: ClientConfig & { replication: string } = { connectionString, replication: 'true' };
   const client = new Client(options);
   await client.connect();

@@ -15,7 +15,7 @@ const settingsFolder = '/etc/postgres';
 const files = '/data/postgres';
 const hba = ['local all all trust', 'host all all 0.0.0.0/0 scram-sha-256'];
 
-/** Loads the image of the Postgres that has `programs`, which are linked with what is beside them. */
+/** Loads an image of the Postgres of `programs`, which are linked with the libraries beside them. */
 export async function loadPostgres(
   cluster: Cluster,
   { programs, directory }: { programs: Binaries; directory: string },
@@ -28,7 +28,7 @@ export async function loadPostgres(
       filter: (file) => !file.endsWith('.a'),
     });
     for (const name of ['initdb', 'postgres']) await copyLibraries(layer, path.join(home, 'bin', name), home);
-    // initdb runs postgres by it.
+    // initdb runs postgres through this shell.
     await copyProgram(layer, 'sh', await findProgram('sh'));
     symlinkSync('usr/bin', path.join(layer, 'bin'));
     mkdirSync(path.join(layer, 'etc'));
@@ -72,7 +72,7 @@ export function postgresResources(): Resource[] {
   ];
 }
 
-/** What the proofs use of a Postgres, once its pod runs. */
+/** Returns the Postgres for the proofs, once its pod runs. */
 export async function findPostgresPod(cluster: Cluster): Promise<Database> {
   const address = await cluster.kubectl('get', 'service', databaseHost, '--output', 'jsonpath={.spec.clusterIP}');
   const url = `postgres://postgres:${password}@${address}:5432`;

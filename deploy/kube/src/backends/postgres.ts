@@ -11,22 +11,22 @@ const copyProgram = path.join(__dirname, 'copy-postgres.js');
 const slot = 'standby';
 const readyTimeoutMs = 30_000;
 const hba = [
-  // Addresses of this machine.
+  // These are addresses of this machine.
   'host all,replication postgres 10.99.0.0/29 trust',
   'host all all 10.0.0.0/8 scram-sha-256',
 ];
 
-/** A Postgres, as the proofs ask it. */
+/** A Postgres, as the proofs use it. */
 export interface Database {
-  /** Of its superuser, without a database. */
+  /** The URL of its superuser, without a database. */
   readonly url: string;
-  /** The only value, or the lines, of what a statement returns; in the database `postgres` by default. */
+  /** Runs a statement, by default in the database `postgres`. Returns the only value, or the lines, of its result. */
   sql(text: string, database?: string): Promise<string>;
 }
 
 export interface PostgresOptions {
   programs: Binaries;
-  /** Where a folder for it is made. */
+  /** The folder in which that of the server is made. */
   directory: string;
   address: string;
 }
@@ -92,7 +92,7 @@ export class PostgresServer implements Database {
       unix_socket_directories: this.folder,
       hba_file: path.join(this.folder, 'hba'),
       max_connections: '300',
-      // Nothing outside the folder is left of one that is killed.
+      // With this a server that is killed leaves nothing behind outside the folder.
       dynamic_shared_memory_type: 'mmap',
     };
     const settings = Object.entries(flags).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
@@ -109,7 +109,7 @@ export class PostgresServer implements Database {
     );
   }
 
-  /** Makes a standby the primary, which no other follows yet. */
+  /** Makes this standby the primary. No other server follows it yet. */
   async promote(): Promise<void> {
     await this.sql('select pg_promote()');
   }
@@ -118,7 +118,7 @@ export class PostgresServer implements Database {
     return runSql({ cluster: this.cluster, url: this.url }, text, database);
   }
 
-  /** Sends a signal to all its processes, the first of which is not there to see that others have ended. */
+  /** Sends a signal to all its processes: the first one, once it is killed or stopped, does not end the others. */
   signal(name: NodeJS.Signals): void {
     const first = this.child?.pid;
     if (first === undefined) throw new Error(`Postgres at ${this.address} was not started`);
@@ -131,7 +131,7 @@ export class PostgresServer implements Database {
     }
   }
 
-  /** Kills it. */
+  /** Kills the server with all its processes. */
   async stop(): Promise<void> {
     const { child } = this;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
@@ -141,7 +141,7 @@ export class PostgresServer implements Database {
   }
 }
 
-/** The only value, or the lines, of what a statement returns. */
+/** Runs a statement. Returns the only value, or the lines, of its result. */
 export async function runSql(
   { cluster, url }: { cluster: Cluster; url: string },
   text: string,
@@ -169,7 +169,7 @@ function childrenOf(parent: number): number[] {
         const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
         return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === parent;
       } catch {
-        // It has ended meanwhile.
+        // The process has ended meanwhile.
         return false;
       }
     })

@@ -22,9 +22,9 @@ export interface Container {
 }
 
 export interface StatefulSetOptions {
-  /** Of its Service. */
+  /** The port of its Service. */
   port: number;
-  /** They end before `container` starts. */
+  /** Containers that end before `container` starts. */
   before?: Container[];
   container: Container;
   /** Volumes of Secrets. */
@@ -38,7 +38,7 @@ export const secret = (name: string, stringData: Record<string, string>): Resour
   stringData,
 });
 
-/** One pod with a volume at /data, and its Service, as PodSecurity `restricted` admits them. */
+/** A StatefulSet of one pod with a volume at /data, and its Service, as PodSecurity `restricted` admits them. */
 export function statefulSet(
   name: string,
   { port, before = [], container, volumes = [] }: StatefulSetOptions,
@@ -56,7 +56,7 @@ export function statefulSet(
     runAsUser: 65532,
     fsGroup: 65532,
     seccompProfile: { type: 'RuntimeDefault' },
-    // Postgres refuses files that a group may write, as each start of a pod would make them otherwise.
+    // By default each start of a pod would let a group write the files, which Postgres refuses.
     fsGroupChangePolicy: 'OnRootMismatch',
   };
   const spec = {

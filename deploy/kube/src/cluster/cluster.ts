@@ -9,34 +9,34 @@ import type { Say } from '../say';
 import type { List, Pod, Resource } from './kubernetes';
 
 export const namespace = 'granary';
-/** Where this machine is seen from the pods of the cluster, see deploy/kube/env.sh. */
+/** The address by which the pods of the cluster reach this machine, see deploy/kube/env.sh. */
 export const hostAddress = '10.99.0.1';
 
-/** Of each command, in the report of a failure. */
+/** The number of lines of each command's output in the report of a failure. */
 const linesShown = 40;
-/** Of each log of Kubernetes itself. */
+/** The number of lines of each log of Kubernetes itself in that report. */
 const systemLinesShown = 10;
 const describeLimitMs = 60_000;
 const answerLimit = '10s';
 const startLimitMs = 120_000;
-/** The state of another machine or container that shares the cache is abandoned after this long. */
+/** The state of another machine or container that shares the cache counts as abandoned after this long. */
 const foreignStateMs = 86_400_000;
 
 export interface ClusterOptions {
-  /** The checkout. */
+  /** The folder of the checkout. */
   root: string;
-  /** Keeps the programs of Kubernetes. */
+  /** The folder that keeps the programs of Kubernetes. */
   home: string;
-  /** The file of Helm. */
+  /** The path of the program Helm. */
   helm: string;
-  /** How many nodes it has. */
+  /** The number of nodes. */
   nodes: number;
-  /** Its abort kills what the cluster runs. */
+  /** When it is aborted, the scripts and the commands under way are killed. */
   signal: AbortSignal;
   say: Say;
 }
 
-/** What a script of deploy/kube is run with. */
+/** The options of a run of a script of deploy/kube. */
 interface ScriptOptions {
   args?: readonly string[];
   env?: NodeJS.ProcessEnv;
@@ -65,7 +65,7 @@ export class Cluster {
     this.scripts = path.join(root, 'deploy/kube');
     this.helmFile = helm;
     this.home = home;
-    // A short name: paths of sockets are limited. The number of a process is not unique among containers.
+    // The name is short because paths of sockets are limited. The number of a process is not unique among containers.
     this.state = path.join(home, `run-${process.pid}-${randomBytes(2).toString('hex')}`);
     this.env = {
       ...process.env,
@@ -77,7 +77,7 @@ export class Cluster {
     };
   }
 
-  /** Compiles Kubernetes if it has not been. */
+  /** Compiles Kubernetes unless that was done before. */
   async build(): Promise<void> {
     await this.script('build.sh');
   }
@@ -90,8 +90,8 @@ export class Cluster {
   }
 
   /**
-   * Removes what is left of processes that were killed together with their clusters. This one needs none of it to
-   * succeed.
+   * Removes what is left of processes that were killed together with their clusters. Errors are only printed: this
+   * cluster does not need that to succeed.
    */
   private async removeAbandoned(): Promise<void> {
     mkdirSync(this.home, { recursive: true });
@@ -104,7 +104,7 @@ export class Cluster {
     }
   }
 
-  /** Ends it with everything in it. */
+  /** Ends the cluster with everything in it. */
   async down(): Promise<void> {
     await this.script('down.sh', { isAbortable: false });
   }
@@ -134,8 +134,8 @@ export class Cluster {
   }
 
   /**
-   * Starts a program in the network of the cluster that goes on, until this process ends. `name` is that of its log,
-   * which has its error output, and its output too unless `isPiped`.
+   * Starts a program in the network of the cluster, which runs until this process ends. The log `name` has its error
+   * output, and its standard output too unless `isPiped`.
    */
   start(
     name: string,
@@ -159,8 +159,8 @@ export class Cluster {
   }
 
   /**
-   * For the report of a failure: what the pods do, the logs of those that were restarted or are not ready, and the ends
-   * of the logs of all that is not in a pod. Never throws.
+   * Describes the cluster for the report of a failure: the pods, the logs of pods that were restarted or are not ready,
+   * and the ends of the logs of all programs that are not in a pod. Never throws.
    */
   async describe(): Promise<string> {
     this.signal = AbortSignal.timeout(describeLimitMs);
@@ -185,7 +185,7 @@ export class Cluster {
     );
   }
 
-  /** Returns what it prints, without its error output. */
+  /** Runs a script. Returns what it prints, without its error output. */
   private async script(name: string, { args = [], env = {}, isAbortable = true }: ScriptOptions = {}): Promise<string> {
     const { code, output, stdout } = await runChild(path.join(this.scripts, name), args, {
       env: { ...this.env, ...env },
@@ -196,7 +196,9 @@ export class Cluster {
   }
 }
 
-/** The names of those in a list by kubectl that were restarted, failed or are not ready; none if it is no list. */
+/**
+ * The names of the pods in a list by kubectl that were restarted, failed or are not ready; none if the text is no list.
+ */
 function troubledPods(list: string): string[] {
   try {
     const { items } = JSON.parse(list) as List<Pod>;

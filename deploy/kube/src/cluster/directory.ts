@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 
 const prefix = 'granary-k8s.';
-/** That of another container is abandoned after this long. */
+/** The folder of another container counts as abandoned after this long. */
 const foreignMs = 86_400_000;
 
 /** Makes a folder for temporary files that any account may read, and removes those of processes that were killed. */

@@ -4,7 +4,7 @@ import os from 'node:os';
 import { runChild } from '../child';
 import type { Say } from '../say';
 
-/** Which package of Debian has each command. */
+/** The package of Debian that has each command. */
 const packageOf: Readonly<Record<string, string>> = {
   containerd: 'containerd',
   runc: 'runc',
@@ -33,7 +33,7 @@ export async function findObstacle(say: Say): Promise<string | undefined> {
   return (await findScarcity()) ?? (await installCommands(say)) ?? (await findRefusal());
 }
 
-/** The same of an API server alone, which any user can start. */
+/** The sentence that says why no API server alone can run here, or undefined. Any user can start one. */
 export async function findServerObstacle(): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'The API server of Kubernetes is run on Linux.';
   const missing = await findMissing(['bash', 'flock', 'go', 'openssl', 'setpriv']);
@@ -77,7 +77,7 @@ async function findMissing(names: readonly string[]): Promise<string[]> {
   return (await runChild('sh', ['-c', look])).output.split('\n').filter((name) => name !== '');
 }
 
-/** Returns what apt-get complains of, if it does. Removes no package that conflicts. */
+/** Installs packages. Returns what apt-get complains of, or an empty text. Removes no package that conflicts. */
 async function installPackages(packages: readonly string[], say: Say): Promise<string> {
   if ((await findMissing(['apt-get'])).length > 0) return '';
   say(`installing ${packages.join(', ')}`);
@@ -88,7 +88,7 @@ async function installPackages(packages: readonly string[], say: Say): Promise<s
   return install();
 }
 
-/** Returns the last lines that it prints if it fails. */
+/** Runs apt-get. Returns the last lines that it prints if it fails, or an empty text. */
 async function aptGet(...args: string[]): Promise<string> {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   const { code, output } = await runChild('apt-get', ['-o', `DPkg::Lock::Timeout=${lockTimeoutS}`, ...args], { env });

@@ -3,7 +3,7 @@ import type { Cluster } from './cluster';
 
 /** Kinds that Kubernetes makes for itself, and measures that are no resources. */
 const ownKinds = /^(events|events\.events\.k8s\.io|leases\.coordination\.k8s\.io|.+\.metrics\.k8s\.io)$/;
-/** Until controllers have removed what belonged to resources that are gone. */
+/** The time that controllers may take to remove what belonged to resources that are gone. */
 const goneWithinMs = 60_000;
 
 /** The names of all resources of the namespace, of every kind that the API server has, as `<kind>/<name>`. */
@@ -14,8 +14,8 @@ export async function findResources(cluster: Cluster): Promise<string[]> {
 }
 
 /**
- * Resolves once the namespace has the resources `before`, and no others. A volume may be left, and whatever
- * `isTolerated` by its name may be left or gone.
+ * Resolves once the namespace has the resources `before`, and no others. A new volume claim may be left; a resource
+ * whose name `isTolerated` accepts may be left or gone.
  */
 export async function expectResources(
   cluster: Cluster,

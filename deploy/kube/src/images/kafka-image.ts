@@ -6,7 +6,7 @@ import type { Cluster } from '../cluster/cluster';
 import { copyLibraries, libraryPath, loadImage } from './program-image';
 
 const javaHome = '/usr/lib/java';
-/** Of the Java of this machine; what is for developers and screens is left out. */
+/** The parts of this machine's Java that are copied; the files for developers and for screens are left out. */
 const javaParts = ['bin/java', 'conf', 'lib', 'release'];
 const unused = /^lib\/(ct\.sym|src\.zip|lib(awt|javajpeg|jawt|jsound|lcms|fontmanager|mlib|splashscreen|atk).*)$/;
 export const kafkaFolder = '/opt/kafka';

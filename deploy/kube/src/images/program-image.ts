@@ -5,7 +5,7 @@ import type { Cluster } from '../cluster/cluster';
 import { writeFolderImage, type RunConfig } from '../image-programs';
 
 const libraries = 'usr/lib/granary';
-/** Where programs of an image look for the libraries that were copied with them. */
+/** The variable by which the programs of an image find the libraries that were copied with them. */
 export const libraryPath = `LD_LIBRARY_PATH=/${libraries}`;
 const loader = /^\s*(\/lib\S+\/ld-linux\S+) /m;
 
@@ -50,7 +50,7 @@ export async function loadImage(cluster: Cluster, { name, config, directory, fil
   for (const each of [folder, archive]) rmSync(each, { recursive: true });
 }
 
-/** The same of one program, which has the name of its image. */
+/** Loads an image with one program, by whose name the image is called. */
 export async function loadProgram(
   cluster: Cluster,
   { program, directory }: { program: string; directory: string },

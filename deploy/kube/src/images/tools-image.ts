@@ -5,7 +5,7 @@ import { writeFolderImage } from '../image-programs';
 import { copyProgram, libraryPath } from './program-image';
 
 const postgresPrograms = ['pg_dump', 'pg_restore', 'psql'];
-/** What backup.sh and restore.sh of the chart call. */
+/** The programs that backup.sh and restore.sh of the chart call. */
 const shellPrograms = [
   'sh',
   'cat',
@@ -23,7 +23,7 @@ const shellPrograms = [
   'wc',
 ];
 
-/** An image with a shell and the tools of Postgres in the folder `bin`, as the backup of the chart needs one. */
+/** Writes the image that the backup of the chart needs: a shell, and the tools of Postgres from the folder `bin`. */
 export async function writeToolsImage(
   archive: string,
   { reference, bin, directory }: { reference: string; bin: string; directory: string },
@@ -38,7 +38,7 @@ export async function writeToolsImage(
   rmSync(layer, { recursive: true });
 }
 
-/** The file of a command of this machine. */
+/** Returns the path of a command of this machine. */
 export async function findProgram(name: string): Promise<string> {
   const { code, output } = await runChild('sh', ['-c', `command -v ${name}`]);
   if (code !== 0) throw new Error(`${name} is missing on this machine`);

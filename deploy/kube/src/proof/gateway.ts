@@ -9,7 +9,7 @@ import { waitUntil } from '../waiting';
 const programs = path.join(__dirname, '../traffic');
 const reachableWithinMs = 30_000;
 
-/** The gateway of what is installed, as a client in the network of the cluster sees it. */
+/** The installed gateway, as a client in the network of the cluster sees it. */
 export class Gateway {
   private readonly cluster: Cluster;
   private currentUrl = '';
@@ -18,7 +18,7 @@ export class Gateway {
     this.cluster = cluster;
   }
 
-  /** Empty until `find` has found it. */
+  /** The URL of the gateway; empty before `find`. */
   get url(): string {
     return this.currentUrl;
   }
@@ -44,7 +44,7 @@ export class Gateway {
     return { id, key };
   }
 
-  /** Whether a document of this id can be written. */
+  /** Writes a document with this id. Returns whether that was acknowledged. */
   async write(app: App, id: string): Promise<boolean> {
     const body = { root: `${app.id}::traffic`, data: [{ id }] };
     return this.post('/store', { 'x-app-key': app.key }, body).then(
@@ -53,7 +53,7 @@ export class Gateway {
     );
   }
 
-  /** The ids of all documents of a collection: of one that is stored twice, twice. */
+  /** The ids of all documents of a collection. A document that is stored twice has its id in it twice. */
   async storedIn(app: App, collection: string): Promise<string[]> {
     return JSON.parse(await this.runProgram('stored.js', app, collection)) as string[];
   }

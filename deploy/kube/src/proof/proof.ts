@@ -21,12 +21,12 @@ const readyTimeout = scaledSeconds(180);
 const installWithinMs = 90_000;
 const killEveryMs = 3_000;
 /**
- * Clients run for so long before a change begins and after it has ended. What they do then is not counted, but may not
- * fail.
+ * Clients run for this long before a change begins and after it has ended. Their requests in that time are not counted,
+ * but must not fail.
  */
 const leadMs = 2_000;
 const tailMs = 5_000;
-/** A change that is done so often beside too few requests never meets enough of them. */
+/** The limit of rounds: a change that has met too few requests after so many of them never meets enough. */
 const roundsMax = 20;
 
 /** A release that can be installed: the folder of its chart, and the flags of Helm with its values. */
@@ -36,11 +36,11 @@ export interface Release {
 }
 
 export interface ProofOptions extends Release {
-  /** Of this release. */
+  /** The image of this release. */
   image: string;
-  /** The services, with those that may call them. */
+  /** The services, each with the services that may call it. */
   callersOf: Readonly<Record<ServiceName, readonly ServiceName[]>>;
-  /** What the services use; after a failover the primary is another one. */
+  /** The backends of the services; after a failover `primary` is another server. */
   backends: { readonly primary: Database };
 }
 
@@ -59,19 +59,19 @@ export interface KeptBackup {
   stored: string[];
 }
 
-/** What is changed beside clients, by its title; `round` counts up from 0. */
+/** The changes that are made beside clients, by title; `round` counts up from 0. */
 export type Changes = Readonly<Record<string, (round: number) => Promise<unknown>>>;
 
 export interface BesideOptions {
   /** Whether requests may fail. */
   mayFail?: boolean;
-  /** Requests beside each change, at least. */
+  /** The least number of requests beside each change. */
   requestsMin?: number;
   /** The kinds of clients that are left out. */
   without?: readonly string[];
 }
 
-/** What clients have been promised. */
+/** The writes and uploads that were acknowledged to clients. */
 interface Acknowledged {
   /** The ids of documents. */
   written: string[];
@@ -80,8 +80,8 @@ interface Acknowledged {
 }
 
 /**
- * The chart of this release in a cluster, and what is proved of it. Each step throws an error for what failed, or
- * returns what it measured.
+ * Proves the chart of this release in a cluster. Each step throws an error for what failed, or returns what it
+ * measured.
  */
 export class Proof {
   readonly cluster: Cluster;
@@ -116,13 +116,13 @@ export class Proof {
     return this.currentValues;
   }
 
-  /** The app that is used, which an install makes. */
+  /** The app that clients use; an install makes it. */
   get app(): App {
     if (this.currentApp === undefined) throw new Error('nothing was installed that has an app');
     return this.currentApp;
   }
 
-  /** Returns how long it took until all pods were ready, which has a limit for this release. */
+  /** Installs a release. Returns how long it took until all pods were ready, which has a limit for this release. */
   async install({ chart, values }: Release = this): Promise<string> {
     this.resourcesBefore = await findResources(this.cluster);
     const beganMs = performance.now();
@@ -140,29 +140,29 @@ export class Proof {
     return chart === this.chart ? `installed in ${took} of ${limit}` : `installed in ${took}`;
   }
 
-  /** The test of the chart, which runs in a pod. */
+  /** Runs the test of the chart, in a pod. */
   async smoke(): Promise<void> {
     await this.cluster.helm('test', 'granary', '--timeout', scaledSeconds(60));
   }
 
-  /** To this release. Changes the pods of all components. */
+  /** Upgrades to this release, which replaces the pods of all components. */
   upgrade(...flags: string[]): Promise<void> {
     this.upgrades += 1;
     const annotation = ['--set-string', `defaults.podAnnotations.revision=${this.upgrades}`];
     return this.change('upgrade', 'granary', this.chart, ...this.values, ...annotation, ...flags);
   }
 
-  /** To the revision that Helm has by this number. Changes the pods of all components again. */
+  /** Returns to the revision that has this number in Helm, which replaces the pods of all components again. */
   rollback(revision: string): Promise<void> {
     return this.change('rollback', 'granary', revision);
   }
 
-  /** Helm keeps all revisions, so that any of them can be returned to. */
+  /** Changes what is installed. Helm keeps all revisions, so that `rollback` can return to any of them. */
   private async change(...command: string[]): Promise<void> {
     await this.cluster.helm(...command, '--history-max=0', '--wait', '--timeout', readyTimeout);
   }
 
-  /** The number that Helm has given to what is installed. */
+  /** The number of the revision that Helm has deployed. */
   async revision(): Promise<string> {
     const releases = await this.cluster.helm('list', '--deployed', '--output=json');
     const [deployed] = JSON.parse(releases) as { revision: string | number }[];
@@ -170,7 +170,7 @@ export class Proof {
     return String(deployed.revision);
   }
 
-  /** Throws unless all components run the image of this release, so that what follows proves that one. */
+  /** Throws unless all components run the image of this release, so that the following steps prove this release. */
   async expectThisRelease(): Promise<void> {
     const line = '{range .items[*]}{.metadata.name}{" "}{.spec.template.spec.containers[*].image}{"\\n"}{end}';
     const selector = 'app.kubernetes.io/instance=granary';
@@ -188,8 +188,8 @@ export class Proof {
   }
 
   /**
-   * Ends pods without notice: those that `victimOf` names, by how many were before, or else random ones. Those with a
-   * volume get a second of notice.
+   * Ends pods without notice, one after the other: the pod that `victimOf` names for the number of those killed before,
+   * or else a random one. Pods with a volume get a second of notice.
    */
   async kills(count: number, victimOf: (killed: number) => string | undefined = () => undefined): Promise<void> {
     for (let killed = 0; killed < count; killed++) {
@@ -210,8 +210,8 @@ export class Proof {
   }
 
   /**
-   * Does `change` beside clients, see `startClients`, and returns what became of their requests, and how many they made
-   * `beside` it, from its begin to its end.
+   * Does `change` beside clients, see `startClients`. Returns the outcome of their requests; `beside` counts those from
+   * the beginning to the end of the change.
    */
   async withClients(options: ClientOptions, change: () => Promise<unknown>): Promise<ResultBeside> {
     const clients = startClients(this.cluster, { url: this.gateway.url, app: this.app, ...options });
@@ -235,7 +235,7 @@ export class Proof {
 
   /**
    * Does each of `changes` beside clients, and all of them again until `requestsMin` requests were made beside each.
-   * Throws if one of all requests failed, unless failures are allowed.
+   * Throws if any request failed, unless failures are allowed.
    */
   async beside(changes: Changes, { mayFail = false, requestsMin = 0, without }: BesideOptions = {}): Promise<string> {
     const pairs = Object.entries(changes).map(([title, change]) => ({ sum: makeSum(title), change }));
@@ -252,7 +252,7 @@ export class Proof {
     return sums.map(describeSum).join('; ');
   }
 
-  /** Everything that was acknowledged is stored, once, and blobs have their bytes. */
+  /** Throws unless everything that was acknowledged is stored once, and blobs have their bytes. */
   async nothingLost(): Promise<string> {
     const { written, uploaded } = this.acknowledged;
     const counts = [await this.expectStored('traffic', written)];
@@ -271,18 +271,18 @@ export class Proof {
     return `${collection}: ${acknowledged.length} were acknowledged, ${stored.length} are stored`;
   }
 
-  /** Each blob whose upload was acknowledged is downloaded with the bytes that were sent. */
+  /** Throws unless each blob whose upload was acknowledged is downloaded with the bytes that were sent. */
   async compareBlobs(): Promise<void> {
     const wrong = await this.gateway.compareBlobs(this.app, this.acknowledged.uploaded);
     if (wrong.length > 0) throw new Error(`${wrong.length} blobs are wrong:\n${wrong.slice(0, 5).join('\n')}`);
   }
 
-  /** The ids of all documents of a collection, by default of those that clients have written. */
+  /** The ids of all documents of a collection, by default of the one that clients write to. */
   stored(collection = 'traffic'): Promise<string[]> {
     return this.gateway.storedIn(this.app, collection);
   }
 
-  /** Whether a document can be written. */
+  /** Writes a document. Returns whether it was acknowledged. */
   async writes(): Promise<boolean> {
     const id = `alone-${Date.now()}`;
     const isWritten = await this.gateway.write(this.app, id);
@@ -291,8 +291,8 @@ export class Proof {
   }
 
   /**
-   * Of all resources in the namespace those are left that were there before the install, volumes, and the Jobs whose
-   * migrations have failed with their pods, which are kept for their logs.
+   * Uninstalls the chart. Throws unless the namespace has the resources from before the install, and besides them at
+   * most volume claims, and the Jobs of failed migrations with their pods, which are kept for their logs.
    */
   async uninstall(): Promise<string> {
     await this.cluster.helm('uninstall', 'granary', '--wait');
@@ -303,8 +303,9 @@ export class Proof {
   }
 
   /**
-   * Installs this release with empty databases and an empty place in the bucket, does `work` and uninstalls it. What
-   * was proved before concerns what a backup has.
+   * Installs this release with empty databases and an empty place in the bucket, does `work` and uninstalls it.
+   * Afterwards the app and the acknowledged writes are those from before: they are in the backup that is restored
+   * later.
    */
   async anew(backends: EmptiedBackends, work?: () => Promise<string>): Promise<string> {
     const { currentApp, acknowledged, currentValues } = this;
@@ -325,7 +326,7 @@ export class Proof {
     }
   }
 
-  /** Installs, tests, upgrades and uninstalls this release by another Helm. */
+  /** Installs, tests, upgrades and uninstalls this release with another Helm. */
   async withHelm(program: string, backends: EmptiedBackends): Promise<string> {
     const usualHelm = this.cluster.helmFile;
     this.cluster.helmFile = program;

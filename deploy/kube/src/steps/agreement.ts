@@ -6,7 +6,8 @@ import type { StepParts } from './step';
 const settledWithinMs = 60_000;
 
 /**
- * What is stored agrees with itself: the chain of commits, the ledger, and what services know of each other by events.
+ * Proves that the stored data agrees with itself: the chain of commits, the ledger, and what services know of each
+ * other by events.
  */
 export async function agrees(proof: Proof, { root }: Pick<StepParts, 'root'>): Promise<string> {
   const { backends, cluster, app, gateway } = proof;

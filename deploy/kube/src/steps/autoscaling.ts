@@ -24,7 +24,8 @@ export async function startMetricsServer(
 }
 
 /**
- * Gateways are scaled from 2 to 4 by the processor time that clients cost, where each new one serves, and back to 2.
+ * Proves that gateways are scaled from 2 to 4 by the processor time that clients cost, that each new one serves, and
+ * that they are scaled back to 2.
  */
 export async function autoscale(proof: Proof): Promise<string> {
   const settings = {

@@ -9,7 +9,7 @@ import { agrees } from './agreement';
 import type { StepParts } from './step';
 
 const claim = 'granary-backups';
-/** The volume of the claim, whose files are those of a folder of this machine. */
+/** The volume of the claim; its files are in a folder of this machine. */
 const volume = 'node1-1';
 const image = { registry: 'registry.local', repository: 'postgres-tools', tag: '1' };
 const jobTimeout = scaledSeconds(120);

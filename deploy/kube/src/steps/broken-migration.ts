@@ -2,7 +2,7 @@ import type { Cluster } from '../cluster/cluster';
 import type { Job, List } from '../cluster/kubernetes';
 import type { Proof } from '../proof/proof';
 
-/** An upgrade whose migration fails, fails, changes no pod, and leaves its log. */
+/** Proves that an upgrade whose migration fails also fails, changes no pod, and leaves the log of the migration. */
 export async function failMigration(proof: Proof): Promise<void> {
   const { backends, cluster } = proof;
   const pods = (): Promise<string> =>
@@ -23,8 +23,8 @@ export async function failMigration(proof: Proof): Promise<void> {
 }
 
 /**
- * The name of the Job of a migration that has failed for want of its role, which is kept, for its log. `earlier` have
- * failed before.
+ * Returns the name of the Job of the migration that has just failed for want of its role, and that is kept for its log.
+ * The Jobs in `earlier` have failed before.
  */
 async function findFailedJob(cluster: Cluster, earlier: readonly string[]): Promise<string> {
   const { items } = JSON.parse(await cluster.kubectl('get', 'jobs', '--output=json')) as List<Job>;

@@ -1,14 +1,14 @@
 const timeoutMs = 5_000;
 
-/** Where a connection leads. */
+/** The host and the port that a connection leads to. */
 export interface Target {
   host: string;
   port: number;
 }
 
 /**
- * The command by which a pod of the image tries connections to `targets`, all at once. It prints a
- * list of JSON: `open`, `timeout`, as where a policy drops what comes, or the code of another error.
+ * The command by which a pod of the image tries connections to `targets`, all at once. It prints a JSON list of the
+ * results: `open`, `timeout` where a policy drops the packets, or the code of another error.
  */
 export function connectCommand(targets: readonly Target[]): string[] {
   const program = `const net = require('node:net');

@@ -2,11 +2,14 @@ import type { Proof } from '../proof/proof';
 import { waitUntil } from '../waiting';
 import type { StepParts } from './step';
 
-/** What happens to the primary: it is killed, or stays connected and falls silent. */
+/** The harms to the primary: it is killed, or stays connected and falls silent. */
 const harms: readonly NodeJS.Signals[] = ['SIGKILL', 'SIGSTOP', 'SIGKILL'];
 const writesWithinMs = 30_000;
 
-/** Promotes the standby thrice, beside clients whose requests may fail meanwhile but are made good on afterwards. */
+/**
+ * Promotes the standby three times, beside clients whose requests may fail meanwhile. Throws unless writes go on after
+ * each promotion.
+ */
 export async function failOver(proof: Proof, { backends }: Pick<StepParts, 'backends'>): Promise<string> {
   await backends.addStandby();
   const recoveries: string[] = [];

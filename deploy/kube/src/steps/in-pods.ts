@@ -9,13 +9,13 @@ import { agrees } from './agreement';
 import type { StepParts } from './step';
 
 const kills = 12;
-/** Among the pods that are killed; the others are any. */
+/** The backends whose pods are killed; the other pods that are killed are random. */
 const backendVictims = ['kafka', databaseHost, 'minio', 'kafka', databaseHost, 'minio'];
 const blobBytes = 20_000_000;
 
 /**
- * Another cluster, with Postgres, Kafka and MinIO in pods too: the chart with events by Kafka loses and doubles nothing
- * while pods are killed, theirs among them.
+ * Starts another cluster, with Postgres, Kafka and MinIO in pods too, and proves that the chart with events by Kafka
+ * loses and doubles nothing while pods are killed, those of the backends among them.
  */
 export async function proveInPods(
   { cluster, chart, values, image, callersOf }: Proof,
@@ -55,7 +55,7 @@ const podValues = [
   `networkPolicy.objectStorageTo=${peers('minio')}`,
 ];
 
-/** Every other pod that is killed is one of a backend. */
+/** Names the pod of a backend for every other pod that is killed. */
 function backendVictim(killed: number): string | undefined {
   const name = killed % 2 === 0 ? backendVictims[killed / 2] : undefined;
   return name && `pod/${name}-0`;

@@ -13,29 +13,29 @@ const hosts = { ingress: 'by-ingress.granary.test', httpRoute: 'by-route.granary
 const gatewayFrom = { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': controller } } };
 const readyTimeout = scaledSeconds(120);
 const routedWithinMs = 30_000;
-/** Proxies commonly end requests after 60 s. */
+/** The upload takes longer than 60 s, after which proxies commonly end requests. */
 const upload = { bytesPerSecond: 25_000, seconds: 80, secondsMin: 60 };
 
-/** An app that is used by one name of the gateway. */
+/** An app that is used by one host name of the gateway. */
 interface HostedApp extends App {
   host: string;
 }
 
 interface IngressParts {
-  /** The checkout. */
+  /** The folder of the checkout. */
   root: string;
-  /** For temporary files. */
+  /** The folder for temporary files. */
   directory: string;
   /** The folder of the program Traefik and of the definitions of Gateway API. */
   traefik: string;
 }
 
-/** Runs a program that sees the names of the hosts. */
+/** Runs a program that can resolve the names of the hosts. */
 type RunWithHosts = (...command: string[]) => Promise<string>;
 
 /**
- * The demo and a slow upload, by an Ingress and by an HTTPRoute of a Gateway at once, each with its own host name,
- * while the network policies admit nobody but the controller to the gateway.
+ * Runs the demo and a slow upload through an Ingress and through an HTTPRoute of a Gateway at once, each with its own
+ * host name, while the network policies admit nobody but the controller to the gateway.
  */
 export async function demoThroughIngress(proof: Proof, { root, directory, traefik }: IngressParts): Promise<string> {
   const { cluster, gateway } = proof;
@@ -71,7 +71,7 @@ const values = () => ({
 
 const resources = (cluster: Cluster): string => path.join(cluster.scripts, 'etc/ingress.yaml');
 
-/** Returns the flags for kubectl that name the definitions of Gateway API. */
+/** Starts Traefik. Returns the flags for kubectl that name the definitions of Gateway API. */
 async function startController(
   cluster: Cluster,
   { directory, traefik }: Omit<IngressParts, 'root'>,
@@ -92,7 +92,7 @@ const controllerAddress = (cluster: Cluster): Promise<string> =>
     ...['kubectl', '--namespace', controller, 'get', 'service', 'traefik', '--output', 'jsonpath={.spec.clusterIP}'],
   );
 
-/** A pod of another namespace reaches the controller, but not the gateway. */
+/** Throws unless a pod of another namespace reaches the controller, but not the gateway. */
 async function expectControllerOnly(cluster: Cluster): Promise<void> {
   const kubectl = (...args: string[]): Promise<string> => cluster.run('kubectl', '--namespace', 'default', ...args);
   const targets = [`granary-gateway.${namespace}`, `traefik.${controller}`].map((host) => ({ host, port: 80 }));
@@ -114,7 +114,7 @@ async function use(
   { root, directory, hostsFile }: { root: string; directory: string; hostsFile: string },
 ): Promise<string> {
   const url = `http://${app.host}`;
-  // Nothing but these programs sees the names of the hosts.
+  // Only these programs can resolve the names of the hosts.
   const mounted = 'mount --bind "$0" /etc/hosts && exec "$@"';
   const run: RunWithHosts = (...command) =>
     cluster.run('unshare', '--mount', 'sh', '-c', mounted, hostsFile, ...command);
@@ -132,7 +132,7 @@ async function use(
   return `${app.host}: the demo, and an upload of ${seconds} s`;
 }
 
-/** Returns how many seconds it took. */
+/** Uploads a file slowly, and compares it when it comes back. Returns how many seconds the upload took. */
 async function uploadSlowly(
   run: RunWithHosts,
   app: HostedApp,

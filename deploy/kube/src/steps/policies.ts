@@ -22,11 +22,11 @@ interface Port {
 
 interface PortOfPod extends Port, Target {
   service: ServiceName;
-  /** Whether the pod that connects is the same. */
+  /** Whether the pod connects to itself. */
   isSame: boolean;
 }
 
-/** What became of a connection, and what the policies are meant to make of it. */
+/** The result of a connection, and the result that the policies are meant to have. */
 interface Connection {
   caller: ServiceName;
   target: string;
@@ -36,16 +36,17 @@ interface Connection {
 }
 
 /**
- * A pod of each service connects to each port of another pod of each service exactly if the policies are meant to let
- * it: `callersOf` for calls, the gateway alone for the bytes of blobs, and no pod of the release for the requests of
- * clients and for metrics.
+ * Proves that a pod of each service can connect to each port of another pod of each service exactly if the policies are
+ * meant to let it: `callersOf` for calls, the gateway alone for the bytes of blobs, and no pod of the release for the
+ * requests of clients and for metrics.
  */
 export async function provePolicies({ cluster, callersOf }: Proof): Promise<string> {
   const services = Object.keys(callersOf) as ServiceName[];
   const pods = await podsOf(cluster, services);
   const targets = pods.flatMap(({ service, last }) => targetsOf(service, last, callersOf));
   const ofCallers = pods.map(({ service: caller, first: pod }) => {
-    // What is closed to others must be so by a policy, and not for want of a listener: a pod always reaches itself.
+    // A port that is closed to others must be closed by a policy, and not for want of a listener: a pod always reaches
+    // itself.
     const samePod = targetsOf(caller, pod, callersOf).map((port) => ({ ...port, callers: [caller], isSame: true }));
     return connect(cluster, { caller, pod, targets: [...targets, ...samePod] });
   });
@@ -71,7 +72,7 @@ function portsOf(service: ServiceName, callers: readonly ServiceName[]): Port[] 
 const targetsOf = (service: ServiceName, { address }: RunningPod, callersOf: Callers): PortOfPod[] =>
   portsOf(service, callersOf[service]).map((port) => ({ ...port, service, host: address, isSame: false }));
 
-/** What becomes of connections from a pod. */
+/** Opens connections from a pod, and returns their results. */
 async function connect(
   cluster: Cluster,
   { caller, pod, targets }: { caller: ServiceName; pod: RunningPod; targets: readonly PortOfPod[] },

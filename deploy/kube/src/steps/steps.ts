@@ -10,20 +10,20 @@ import { provePolicies } from './policies';
 import type { Step } from './step';
 import { applyValuesFiles, removeDefinitions } from './values-files';
 
-/** Of the full run. */
+/** The number of nodes of the full run. */
 export const nodes = 2;
 const podKills = 12;
-/** That Helm gives to the release before. */
+/** The revision that Helm gives to the install of the release before. */
 const installRevision = '1';
 /**
- * Kinds of clients that the release before fails while pods are replaced: its gateways wait up to 30 s for pods of
- * blobs that are gone. A release before without that fault needs no exception.
+ * The kinds of clients whose requests the release before fails while pods are replaced: its gateways wait up to 30 s
+ * for pods of blobs that are gone. A release before without that fault needs no exception.
  */
 const failedBefore = ['blob'];
 
 /**
- * What is proved, in order. The short run takes those that are `isShort`; the first ones are always needed. Those that
- * are `ofThisRelease` begin only if this release is what runs.
+ * The steps of the proof, in order. The short run takes the steps that are `isShort`; the first ones are always needed.
+ * A step that is `ofThisRelease` begins only if this release is running.
  */
 const steps: readonly Step[] = [
   {
@@ -70,7 +70,7 @@ const steps: readonly Step[] = [
     title: 'drain of a node',
     ofThisRelease: true,
     run: (proof, { requestsMin }) => {
-      // The pods of one that was drained stay on the other.
+      // The nodes are drained in turn: the pods of a drained node stay on the other one.
       const changes = { drain: (round: number) => proof.drain(`node${nodes - (round % nodes)}`) };
       return proof.beside(changes, { requestsMin });
     },
@@ -109,10 +109,10 @@ const steps: readonly Step[] = [
 
 const neededSteps = 2;
 
-/** Which of the steps are run. */
+/** The choice of the steps to run. */
 export interface Choice {
   isShort: boolean;
-  /** Of the full run only those whose titles contain one of these texts. */
+  /** Limits the full run to the needed steps, and to those whose titles contain one of these texts. */
   only?: readonly string[] | undefined;
 }
 

@@ -5,11 +5,11 @@ import { scaledSeconds } from '../waiting';
 
 const namespace = 'rendered';
 
-/** What judges the resources: a cluster, or an API server alone. */
+/** The judge of the resources: a cluster, or an API server alone. */
 type Judge = Pick<Cluster, 'run' | 'helmFile'>;
 
 /**
- * Every values file of the chart, as the API server judges it: schemas, defaults, admission, and PodSecurity
+ * Has the API server judge every values file of the chart: by schemas, defaults, admission, and PodSecurity
  * `restricted`, for which a violating template is a warning and a violating pod an error. `definitions` is the folder
  * with the CRDs.
  */
@@ -42,7 +42,7 @@ export async function applyValuesFiles(
   return `${files.length} files`;
 }
 
-/** What a pod is judged with, and has to exist therefore: its service account and classes, as texts. */
+/** The resources that must exist for pods to be judged, as texts: their service accounts and classes. */
 function neededByPods(rendered: string): string[] {
   const accounts = rendered.split(/^---$/m).filter((text) => /^kind: ServiceAccount$/m.test(text));
   const classes = (kind: string, member: string, about: Record<string, unknown>): string[] => {
@@ -56,7 +56,7 @@ function neededByPods(rendered: string): string[] {
   ];
 }
 
-/** Removes what that has made in a cluster, which has the controllers that end a namespace. */
+/** Removes what `applyValuesFiles` has made. This needs a cluster, whose controllers end the namespace. */
 export async function removeDefinitions(cluster: Pick<Cluster, 'run'>, definitions: string): Promise<void> {
   const files = definitionsIn(definitions).flatMap((name) => ['-f', path.join(definitions, name)]);
   await cluster.run('kubectl', 'delete', 'namespace', namespace);

@@ -11,19 +11,19 @@ export interface App {
   key: string;
 }
 
-/** Which clients there are: writers, and one of each other kind. */
+/** The clients to start: writers, and one of each other kind. */
 export interface ClientOptions {
   writers: number;
-  /** Of writers between their requests, 0 by default. */
+  /** The pause of writers between their requests, 0 by default. */
   pauseMs?: number;
   /** The other kinds that are left out. */
   without?: readonly string[] | undefined;
 }
 
 export interface Clients {
-  /** Stops them. */
+  /** Stops the clients, and returns their result. */
   end(): Promise<TrafficResult>;
-  /** Stops them at once, without a result. */
+  /** Stops the clients at once, without a result. */
   kill(): void;
 }
 

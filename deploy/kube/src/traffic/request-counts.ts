@@ -1,7 +1,7 @@
-/** What clients report at their end. */
+/** The result that clients report at their end. */
 export interface TrafficResult {
   requests: number;
-  /** How many of them by the second of the clock. */
+  /** The number of requests by the second of the clock. */
   requestsAt: Record<number, number>;
   /** How often each kind of work was done. */
   kinds: Record<string, number>;
@@ -14,14 +14,14 @@ export interface TrafficResult {
   failures: string[];
 }
 
-/** The same of clients beside a change, with how many requests they made from its begin to its end. */
+/** The result of clients beside a change, with the number of their requests from its beginning to its end. */
 export interface ResultBeside extends TrafficResult {
   beside: number;
 }
 
-/** What became of requests in several rounds of a change. */
+/** The outcome of requests in several rounds of a change. */
 export interface Sum extends Pick<ResultBeside, 'beside' | 'requests' | 'failed' | 'kinds'> {
-  /** Of the change. */
+  /** The title of the change. */
   title: string;
   rounds: number;
 }

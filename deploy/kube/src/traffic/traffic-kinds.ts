@@ -9,14 +9,17 @@ const clientName = `c${process.pid}_${Date.now()}`;
 
 /** How clients send a request. */
 export interface SendOptions<T> {
-  /** Bytes as they are, anything else as JSON. */
+  /** The body: bytes are sent as they are, anything else as JSON. */
   body?: unknown;
   headers?: Record<string, string>;
   /** Reads the body of the answer; by default as JSON. */
   read?: (response: Response) => Promise<T>;
 }
 
-/** Sends a request, and returns the body of an answer with the `status`; anything else is noted, and undefined. */
+/**
+ * Sends a request, and returns the body of an answer with the `status`. Counts anything else as a failure, and returns
+ * undefined.
+ */
 export type Send = <T = unknown>(
   method: string,
   path: string,
@@ -27,7 +30,7 @@ export type Send = <T = unknown>(
 /** Work of clients, which they do again and again; `round` counts up from 0. */
 export type Work = (round: number) => Promise<void>;
 
-/** What the work of clients uses. */
+/** The tools for the work of clients. */
 interface Tools {
   /** The id of their app. */
   app: string;
@@ -40,7 +43,7 @@ interface Tools {
 
 export const checksumOf = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
-/** What clients do besides writing, by its kind. */
+/** The work that clients do besides writing, by its kind. */
 export function otherKinds(tools: Tools): Record<string, Work> {
   return {
     blob: () => blob(tools),
@@ -62,7 +65,10 @@ async function blob({ app, send, fail, uploaded }: Tools): Promise<void> {
   if (received && checksumOf(received) !== checksum) fail(`the blob ${answer.blob_id} came back with other bytes`);
 }
 
-/** Done twice, the first of these would be a conflict, and the second not found. */
+/**
+ * Creates and deletes a query. Each request shows if it is done twice: creating would then be a conflict, and deleting
+ * would find nothing.
+ */
 async function query({ app, send }: Tools, round: number): Promise<void> {
   const name = `query_${clientName}_${round}`;
   const queries = `/api/apps/${app}/queries`;
@@ -74,7 +80,7 @@ interface ViewData {
   records: { documents?: number }[];
 }
 
-/** A view of its own, in which each write that was acknowledged before a refresh must be. */
+/** Refreshes a view of its own, which must then have each write that was acknowledged before the refresh. */
 function view({ app, send, fail }: Tools): Work {
   const root = `${app}::refreshed`;
   const views = `/api/apps/${app}/views`;
@@ -103,7 +109,7 @@ function view({ app, send, fail }: Tools): Work {
   };
 }
 
-/** Whether a task ends well. */
+/** Waits until a task ends. Returns whether it ended well. */
 async function isCompleted({ send, fail }: Pick<Tools, 'send' | 'fail'>, ticket: string): Promise<boolean> {
   for (const deadlineMs = Date.now() + taskLimitMs; Date.now() < deadlineMs; await delay(taskPollMs)) {
     const task = await send<{ status: unknown }>('GET', `/api/tasks/${ticket}`, 200);

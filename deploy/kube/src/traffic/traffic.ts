@@ -1,17 +1,20 @@
-// Clients of a gateway until SIGTERM: `writers` write a document and read it, on connections that are kept, sometimes
-// send money to the app, and pause; one of each other kind, see traffic-kinds.ts, but those named last, pauses a
-// little longer. Prints a line of JSON: how many requests were made, also by the second of the clock, what was
-// acknowledged, and the first of those that failed.
+// Runs clients of a gateway until SIGTERM. `writers` of them write a document and read it, on connections that are
+// kept, sometimes send money to the app, and pause. One client of each other kind, see traffic-kinds.ts, except the
+// kinds that are named last, pauses a little longer. Prints a line of JSON: how many requests were made, also by the
+// second of the clock, what was acknowledged, and the first failures.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TrafficResult } from './request-counts';
 import { otherKinds, type SendOptions, type Work } from './traffic-kinds';
 
 const [url = '', key = '', app = '', writers, pauseMs, operatorKey = '', ...without] = process.argv.slice(2);
-/** Of a client that sends money. */
+/** A writer sends money once in so many rounds. */
 const moneyEvery = 20;
-/** So that these cost little beside the writers, each of whose requests is a change that must not be lost. */
+/**
+ * The other kinds pause longer, so that they cost little beside the writers, each of whose requests is a change that
+ * must not be lost.
+ */
 const otherPauseMs = 150;
-/** A gateway answers within 10 s. */
+/** The time limit of a request; a gateway answers within 10 s. */
 const timeoutMs = 15_000;
 const failuresShown = 5;
 const result: TrafficResult = {
@@ -28,7 +31,7 @@ process.on('SIGTERM', () => (isEnding = true));
 
 function fail(text: string): void {
   result.failed += 1;
-  // The logs of the pods say more of that moment.
+  // The time leads to that moment in the logs of the pods, which say more.
   if (result.failures.length < failuresShown) result.failures.push(`${new Date().toISOString()} ${text}`);
 }
 
@@ -38,7 +41,7 @@ function count(): void {
   result.requestsAt[second] = (result.requestsAt[second] ?? 0) + 1;
 }
 
-/** Returns the body of an answer with the `status`; anything else is a failure, and undefined. */
+/** Returns the body of an answer with the `status`. Counts anything else as a failure, and returns undefined. */
 async function send<T>(
   method: string,
   path: string,

@@ -8,7 +8,7 @@ import { findGo, isWritable, runTool } from './tools';
 export interface GoPrograms {
   /** The folder in the cache; it contains the versions. */
   folderName: string;
-  /** The name of what is built, for the line of the progress. */
+  /** The name of what is built, for the line that reports progress. */
   title: string;
   /** Why Go is needed, for the message where it is missing. */
   needed: string;

@@ -21,7 +21,7 @@ const calls = {
   start: async (options: Start) => {
     collectSeldom();
     const log = createLogger('bench', 'error');
-    // Off, unless the environment of the measurement overrides it.
+    // Telemetry is off unless the environment of the measurement turns it on.
     telemetry = await startTelemetry('granary', readConfig(telemetrySchema, process.env), log);
     granary = await startConstellation({
       ...options,

@@ -1,2 +1,2 @@
-/** The publisher and the subscriber of the benchmark derive their keys from it. */
+/** The secret from which the publisher and the subscriber of the benchmark derive their keys. */
 export const eventsSecret = 'a secret of the benchmark of events';

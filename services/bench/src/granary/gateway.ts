@@ -9,7 +9,7 @@ import { serve } from '../child';
 let gateway: RunningGateway | undefined;
 
 interface Start {
-  /** Of the services over gRPC, by name. */
+  /** The gRPC addresses of the services, by name. */
   address: Record<string, string>;
   blobsHttpAddress: string;
   operatorKey: string;

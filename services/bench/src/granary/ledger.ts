@@ -28,12 +28,12 @@ type Mode = keyof typeof callers;
 const log = createLogger('bench', 'error');
 const accounts = Array.from({ length: accountsCount }, (_, index) => `app:bench-${index}`);
 
-/** As real ids: neighbours in time are neighbours in the index. */
+/** Makes an id like a real one: transfers that are close in time are close in the index. */
 const newId = (): string => transferId(new Date(), kind, String(++lastNumber));
 
 const anyAccount = () => accounts[Math.floor(Math.random() * accountsCount)]!;
 
-/** A transfer between two wallets at random; `isHot`: to or from one of them. */
+/** A transfer between two random wallets; with `isHot` one of the two is always the same wallet. */
 function newTransfer(isHot: boolean): TransferCommand {
   const [one, other] = [isHot ? 'app:hot' : anyAccount(), anyAccount()];
   const [debitAccount, creditAccount] = Math.random() < 0.5 ? [one, other] : [other, one];
@@ -75,7 +75,7 @@ const calls = {
       await Promise.all(some.map(give));
     }
   },
-  /** As many as the ledger takes. Returns transfers per second. */
+  /** Sends as many transfers as the ledger takes. Returns transfers per second. */
   run: async ({ mode, isHot, seconds }: { mode: Mode; isHot: boolean; seconds: number }) => {
     const startedMs = performance.now();
     const endMs = startedMs + seconds * 1000;
@@ -89,7 +89,7 @@ const calls = {
     await Promise.all(Array.from({ length: callers[mode] }, callOnAndOn));
     return (count * 1000) / (performance.now() - startedMs);
   },
-  /** A steady rate. Returns the 99th percentile of the time to a result, in milliseconds. */
+  /** Sends transfers at a steady rate. Returns the 99th percentile of the time to a result, in milliseconds. */
   pace: async ({ perSecond, isHot, seconds }: { perSecond: number; isHot: boolean; seconds: number }) => {
     const delaysMs: number[] = [];
     const pending: Array<Promise<unknown>> = [];
@@ -108,7 +108,7 @@ const calls = {
     delaysMs.sort((a, b) => a - b);
     return delaysMs[Math.floor((delaysMs.length - 1) * 0.99)]!;
   },
-  /** Adds transfers of the past, as many as it is told, between the same accounts. They leave the counters alone. */
+  /** Adds `count` past transfers between the same accounts, without changing the counters of the accounts. */
   addHistory: async (count: number) => {
     const each = 50_000;
     for (let from = 0; from < count; from += each) {

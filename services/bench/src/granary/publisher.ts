@@ -24,7 +24,7 @@ const eventsOfTransaction = 20;
 /** Events per transaction in the latency measurement. */
 const pacedEvents = 5;
 
-// As many signatures as in production: the relay signs once per service that reads the topic.
+// There are as many signatures as in production: the relay signs once per service that reads the topic.
 const { signer } = openTrust('data', { INTERNAL_SECRET: eventsSecret }, createLogger('bench', 'error'));
 const log = createLogger('bench', 'error');
 const appendSignal = createSignal();
@@ -48,9 +48,9 @@ export interface KafkaOptions {
 
 interface Start {
   databaseUrl: string;
-  /** The effects are told on its database. */
+  /** The URL of the database on which the subscriber notifies of its effects. */
   subscriberUrl: string;
-  /** Without it consumers read the outbox. */
+  /** The Kafka that carries the events; without it consumers read the outbox. */
   kafka?: KafkaOptions;
 }
 

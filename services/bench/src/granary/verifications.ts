@@ -6,7 +6,7 @@ import type { FacilitatorSvmSigner } from '@x402/svm';
 import { serve } from '../child';
 
 /**
- * Verifications of x402 payments in this process: ours, and by the official facilitators on chains that answer at once.
+ * This process verifies x402 payments by our verifier, and by the official facilitators on chains that answer at once.
  */
 const paymentsCount = 64;
 const network = 'eip155:84532';
@@ -30,8 +30,8 @@ interface Scheme {
 let schemes: Record<SchemeName, Scheme>;
 
 /**
- * With `webAssembly` the curve has no native build, as on platforms for which there is none. What loads the curve is
- * therefore imported here, after that.
+ * Prepares payments and verifiers. With `webAssembly` the curve has no native build, as on platforms that have none;
+ * the modules that load the curve are therefore imported only after that is arranged.
  */
 async function start({ webAssembly }: { webAssembly: boolean }): Promise<void> {
   if (webAssembly) refuseBindings();
@@ -130,7 +130,7 @@ async function cosmosPayment(index: number): Promise<Envelope> {
   return { paymentPayload: { x402Version: 2, accepted: requirement, payload }, paymentRequirements: requirement };
 }
 
-/** Of the official client, each for a quote of its own. */
+/** Payments that the official client makes, each for a quote of its own. */
 async function solanaPayments() {
   const { paySolana, solanaSigner, startSolanaNode } = await import('@granary/testing/solana-client');
   const [payer, payee, feePayer] = await Promise.all([solanaSigner(1), solanaSigner(2), solanaSigner(3)]);
@@ -180,7 +180,7 @@ async function officialFacilitator(): Promise<Scheme['isValid']> {
     (await facilitator.verify(paymentPayload as PaymentPayload, paymentRequirements as PaymentRequirements)).isValid;
 }
 
-/** Returns verifications a second of processor time, one after the other. */
+/** Verifies payments one after the other. Returns the number per second of processor time. */
 async function run({ scheme, seconds }: { scheme: SchemeName; seconds: number }): Promise<number> {
   const { payments, isValid } = schemes[scheme];
   const before = process.cpuUsage();

@@ -42,7 +42,7 @@ export async function shareObject(tx: Connection, blobId: string): Promise<void>
   await releaseObjects(tx, [other.own]);
 }
 
-/** Releases those of the objects that no blob uses any more, as this transaction sees it. */
+/** Releases the objects among `keys` that no blob uses any more, as this transaction sees it. */
 export async function releaseObjects(tx: Connection, keys: readonly string[]): Promise<void> {
   // Locked first, by a statement of its own: the next one then has a snapshot that includes all users. Ordered against
   // deadlocks.

@@ -68,7 +68,7 @@ export async function download(
   const bytes = await readBytes(context, blob, range);
   response.writeHead(range ? 206 : 200);
   await flow(bytes, response);
-  // Only the trace shows it: the client is gone.
+  // Only the trace shows this error: the client is gone.
   if (!response.writableFinished) throw bytes.errored ?? new Error('the client closed the connection');
 }
 

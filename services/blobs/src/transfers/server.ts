@@ -29,7 +29,7 @@ export interface TransferServerOptions {
 export interface TransferServer {
   /** host:port, with the actual port. */
   address: string;
-  /** Closes each connection after its current answer from now on, so that callers choose another replica. */
+  /** Has each connection close after its current answer from now on, so that callers choose another replica. */
   leave(): void;
   stop(): Promise<void>;
 }

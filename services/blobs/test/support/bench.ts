@@ -55,12 +55,12 @@ export interface Bench {
     grant?: Partial<UploadGrant>,
   ): Promise<Answer>;
   read(blobId: string, headers?: Record<string, string>, method?: string): Promise<Answer>;
-  /** What the object store holds, what is being taken in too. */
+  /** The names of the objects in the store, and of those that are still being taken in. */
   files(): Promise<string[]>;
   stop(): Promise<void>;
 }
 
-/** Where a bench keeps its objects: settings of the service, and a look at all that is there. */
+/** The store of a bench: settings of the service, and a look at all objects in it. */
 export interface TestStore {
   settings: Record<string, string>;
   /** Whether an upload can be seen among the contents as soon as something of it has arrived. */

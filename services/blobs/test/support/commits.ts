@@ -18,7 +18,9 @@ export interface Commits {
   /** Bodies of the stores that were asked for. */
   stores: string[];
   mood: Mood;
-  /** Of the collection that uploads are committed to from now on; 0 as a data service answers that says none. */
+  /**
+   * The number of the collection that uploads are committed to from now on; 0 as from a data service that names none.
+   */
   collectionNumber: number;
 }
 

@@ -13,7 +13,7 @@ const states = async (bench: Bench) =>
   (await rows<{ state: string }>(bench.pool, sql`select state from blob`)).map((blob) => blob.state);
 const text = { 'content-type': 'text/plain' };
 
-/** What the service guarantees, on whichever store the benches use. */
+/** The tests of what the service guarantees, on whichever store the benches use. */
 export function blobsSuite(): void {
   let bench: Bench;
   beforeAll(async () => {
@@ -417,7 +417,7 @@ export function blobsSuite(): void {
     test('a grant that is used again takes nothing from the upload that it was for', async () => {
       const blobId = newDocumentId();
       await bench.upload(text, Buffer.from('the first'), { blobId });
-      // As it is while data is being asked.
+      // This is the state while data is being asked.
       await bench.pool.query(`update blob set state = 'pending', tx_hash = null, height = null where blob_id = $1`, [
         blobId,
       ]);
@@ -428,7 +428,7 @@ export function blobsSuite(): void {
     test('a crash before the commit leaves neither a row nor bytes, once the time of grace is over', async () => {
       await withBench({}, async (own) => {
         await own.upload(text, Buffer.from('x'), { blobId: 'b1', ticketId: 'c7-AAAAAAAAAAAAAAAAAAAA' });
-        // As a process that was killed just before data was asked leaves it.
+        // This is the state that a process leaves that was killed just before it asked data.
         await own.pool.query(`update blob set state = 'pending', ticket = 'c7-BBBBBBBBBBBBBBBBBBBB'`);
         expect((await own.read('b1')).status).toBe(404);
         await own.restart();
@@ -506,7 +506,7 @@ export function blobsSuite(): void {
     test('a deletion that data has not committed is withdrawn', async () => {
       const blobId = newDocumentId();
       await bench.upload(text, Buffer.from('kept'), { blobId });
-      // As a process that was killed just before data was asked leaves it.
+      // This is the state that a process leaves that was killed just before it asked data.
       await bench.pool.query(
         `update blob set delete_ticket = 'c7-DDDDDDDDDDDDDDDDDDDD', delete_asked_at = now() - interval '1 hour'
          where blob_id = $1`,
@@ -657,7 +657,7 @@ export function blobsSuite(): void {
         expect((await own.upload(text, contents)).json()).toMatchObject({ reason: 'SCHEMA_VIOLATION' });
         own.commits.mood = 'well';
         const given = await store(own);
-        // As a process that was killed just before data was asked leaves it.
+        // This is the state that a process leaves that was killed just before it asked data.
         await own.pool.query(
           `update blob set state = 'pending', tx_hash = null, height = null, ticket = 'c7-BBBBBBBBBBBBBBBBBBBB' where blob_id = $1`,
           [given],

@@ -55,7 +55,7 @@ async function startService(config: BlobsConfig): Promise<string> {
 
 function startHop(config: BlobsConfig, address: string): void {
   const credentials = openTrust('gateway', config, createLogger('gateway', 'silent')).towards('blobs');
-  // As many transfers as a test begins, whatever their rate.
+  // The limits admit as many transfers as a test begins, whatever their rate.
   const transfers = new Transfers({
     STREAM_CONCURRENCY: 10_000,
     STREAM_APP_PERCENT: 100,

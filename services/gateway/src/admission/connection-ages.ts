@@ -9,8 +9,8 @@ const jitter = 0.1;
  */
 export class ConnectionAges {
   /**
-   * The time, by performance.now(), from which on the next answer ends the connection; -Infinity: that answer is under
-   * way.
+   * The time, by performance.now(), after which the next answer is the last one of its connection; -Infinity once that
+   * answer is under way.
    */
   private readonly endsAtMs = new WeakMap<Socket, number>();
 

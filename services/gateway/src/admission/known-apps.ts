@@ -25,7 +25,9 @@ export class KnownApps {
     private readonly scheduler: FairScheduler,
   ) {}
 
-  /** Whether the app is known to exist. Also marks it as used: the least recently used ones are evicted first. */
+  /**
+   * Returns whether the app is known to exist, and marks it as used: the least recently used apps are evicted first.
+   */
   has(appId: string): boolean {
     return this.known.get(appId) === true;
   }

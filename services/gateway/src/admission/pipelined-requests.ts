@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 /**
- * The bytes that Node counts as the pending answer of a waiting request: above a certain number of pending bytes it
- * stops reading from the connection.
+ * The bytes that each waiting request adds to Node's count of unsent answers: above a limit of its own, Node stops
+ * reading from the connection.
  */
 const pendingAnswerBytes = 64 * 1024;
 

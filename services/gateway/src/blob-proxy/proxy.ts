@@ -226,7 +226,7 @@ function copy(from: IncomingMessage, names: readonly string[]): ProxyHeaders {
  * so any other character would arrive as two.
  */
 function asciiJson(text: string): string {
-  // An escape is passed over as a whole, so that what is no JSON, a backslash before such a character, remains none.
+  // An escape is matched as a whole, so that invalid JSON, a backslash before such a character, stays invalid.
   return text.replace(/\\[^]|[\u0080-\uffff]/g, (match) =>
     match.startsWith('\\')
       ? match.replace(/[\u0080-\uffff]/, '?')

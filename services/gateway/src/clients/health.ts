@@ -10,7 +10,7 @@ import { serviceNames, type Clients, type ServiceName } from './clients';
 
 /** A service may take this long to answer; the whole answer comes within a second, whatever is down. */
 const callTimeoutMs = 800;
-/** Without an answer for this long a service is late. */
+/** A service that has not answered for this long is late. */
 const lateAfterMs = 900;
 /** An answer is reused for this long, so that polling costs nothing. */
 const freshMs = 500;

@@ -3,7 +3,7 @@ import { newId } from '@granary/shared/ids';
 import type { ReadinessCheck } from '@granary/shared/telemetry/metrics-server';
 import type { Clients } from './clients';
 
-/** Less than the default timeout of the probes of Kubernetes, which is 1 s. */
+/** The limit is less than the default timeout of the probes of Kubernetes, which is 1 s. */
 const callTimeoutMs = 800;
 
 /**

@@ -19,7 +19,7 @@ const openMax = 128;
 /** Clients send few different headers, but may invent any. */
 const negotiatedMax = 256;
 
-// The levels for streaming cost about as much as sending: higher ones take twice the time for a tenth less.
+// Compression at these levels takes about as long as sending: higher ones take twice the time for a tenth less.
 const streamed = {
   br: { params: { [constants.BROTLI_PARAM_QUALITY]: 3, [constants.BROTLI_PARAM_LGWIN]: 18 } },
   gzip: { level: 1 },

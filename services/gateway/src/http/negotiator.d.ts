@@ -1,4 +1,4 @@
-/** The part of negotiator 1.1 that is used; its published types are those of 0.6, which has no order of preference. */
+/** The part of negotiator 1.1 that is used. Its published types describe 0.6, which has no order of preference. */
 declare module 'negotiator' {
   export default class Negotiator {
     constructor(request: { headers: Record<string, string> });

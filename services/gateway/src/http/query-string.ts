@@ -24,7 +24,7 @@ export function parseQueryString(text: string): Map<string, string> {
   return parameters;
 }
 
-/** Node gives the bytes of the request line as Latin-1; what is beyond ASCII is meant as UTF-8. */
+/** Node gives the bytes of the request line as Latin-1; clients mean bytes beyond ASCII as UTF-8. */
 function toUnicode(text: string): string {
   if (!/[\u0080-\uffff]/.test(text)) return text;
   const bytes = Buffer.from(text, 'latin1');

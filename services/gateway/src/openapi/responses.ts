@@ -52,7 +52,9 @@ const sharedNames: Readonly<Record<string, string>> = {
 
 const anyOther: ResponseDoc = { description: 'Any other error', codes: ['INTERNAL'] };
 
-/** The responses of an operation; common errors become references to `shared`. */
+/**
+ * Returns the responses of an operation. Common errors are added to `shared`, and the responses refer to them there.
+ */
 export function responsesOf(route: Route, components: Components, shared: Json): Json {
   const common = new Map<string, ResponseDoc>(Object.entries(commonResponses(route)));
   const statuses = [...new Set([...common.keys(), ...Object.keys(route.responses)])].sort();
@@ -133,7 +135,7 @@ function descriptionOf({ description, codes = [] }: ResponseDoc): string {
   return named === '' ? description : `${description}: ${named}`;
 }
 
-/** The errors that a route can answer because of its kind, by status. */
+/** The errors with which a route can answer because of its kind, by status. */
 function commonResponses(route: Route): Record<number, ResponseDoc> {
   const { auth, body, headers = {}, method, path, urgent } = route;
   const missing = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => pathParameters[name as PathParameter].reason);

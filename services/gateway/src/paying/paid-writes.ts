@@ -130,6 +130,9 @@ function priceOfQuote({ totalUtia, premium }: OperationQuote, sizeBytes: string)
   });
 }
 
-/** So that `appUtia` is the part of `totalUtia`, rounded down, up to a TIA exactly, and above that to a millionth. */
+/**
+ * Returns the share in millionths, rounded up so that this share of `totalUtia`, rounded down, is `appUtia`: exactly up
+ * to a TIA, and above that to a millionth.
+ */
 const sharePpm = (appUtia: bigint, totalUtia: bigint): number =>
   Number((appUtia * 1_000_000n + totalUtia - 1n) / totalUtia);

@@ -79,7 +79,7 @@ export async function payAndRun(
   if (means.agentKey === undefined) return paymentRequiredAnswer(gateway, priced, price);
   const { request, appId } = priced;
   const agent = await agentOf(gateway, request, means.agentKey);
-  // An application pays nothing for what it would get itself; the platform is paid by every application.
+  // An agent key pays its own application nothing. It does pay for an index, whose price goes to the platform alone.
   if (agent.appId === appId && priced.kind !== 'index') return runPaid(operation.run, { call: request.call });
   return payByKey(gateway, priced, agent, price, operation);
 }
@@ -114,13 +114,13 @@ async function payByKey(
       ticketId,
       repeats: repeatedRequest(priced, agent),
     });
-    // The operation that was paid for is done: its answer is kept.
+    // The operation that was paid for is already done: `run` returns its kept answer.
     if (held.paidBefore) {
       const outcome = await outcomeOf(run({ isPaid: false, call }));
       return isAnswer(outcome) ? outcome : await paymentRequiredAnswer(gateway, priced, price);
     }
     try {
-      // An operation that was begun is completed, also when the client has gone: else a write might not be paid.
+      // This call goes on when the client disconnects; otherwise a write might be done and not paid.
       const detachedCall = newCall(call.requestId, timeoutMs);
       const answer = await runPaid(run, { heldTicket: ticketId, call: detachedCall });
       if (isReplayed(answer) || wasDone(answer)) await held.cancel();

@@ -130,7 +130,7 @@ export async function paymentRequiredAnswer(
   return answer;
 }
 
-/** The sentence where none of the networks that an application has chosen is left. */
+/** The sentence for an application none of whose chosen networks is offered now. */
 const notOffered = (networks: readonly string[]): string =>
   `None of the networks on which the application takes x402 payments is offered at the moment: ${networks.join(', ')}`;
 

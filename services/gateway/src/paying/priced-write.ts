@@ -5,7 +5,6 @@ import type { Call } from '@granary/shared/rpc/types';
 import type { Answer } from '../http/answer';
 import { isUnpaid } from './price';
 
-/** The terms under which a write is done. */
 export interface WriteTerms {
   /** The price is paid, or the caller need not pay. */
   isPaid: boolean;
@@ -52,7 +51,7 @@ export interface PricedWrite extends Pick<PaidOperation, 'run'> {
   price: Pick<WritePricesRequest, 'collection' | 'body'> & { sizeBytes: string | undefined };
 }
 
-/** Does what is paid. Rejects as `run` does. */
+/** Does a write that is paid. Rejects as `run` does. */
 export async function runPaid(run: RunWrite, terms: Omit<WriteTerms, 'isPaid'>): Promise<Answer> {
   const outcome = await run({ ...terms, isPaid: true });
   if (!isAnswer(outcome)) throw new Error('what is paid was refused for its price');
@@ -60,7 +59,8 @@ export async function runPaid(run: RunWrite, terms: Omit<WriteTerms, 'isPaid'>):
 }
 
 /**
- * The outcome of an operation whose service refuses with an error what is not paid, as data of the release before does.
+ * The outcome of an operation, also of one whose service refuses an unpaid write with an error, as data of the release
+ * before does.
  */
 export async function outcomeOf(answer: Promise<Outcome>): Promise<Outcome> {
   try {

@@ -91,8 +91,8 @@ export function pendingAnswer(ticketId: string, payment: RequestPayment, then?: 
 }
 
 /**
- * The result of `settling`. Its request may be paid when it rejects: where the Idempotency-Key was generated, the error
- * names it, and with it the same request goes on and is not paid again.
+ * Awaits `settling`. Where it rejects, the request may be paid all the same: if the Idempotency-Key was generated, the
+ * error names it, and the same request with that key goes on and is not paid again.
  */
 export async function settled<T>({ isKeyGenerated, identifier }: RequestPayment, settling: Promise<T>): Promise<T> {
   try {

@@ -66,7 +66,10 @@ export function hasPermission(caller: AppCaller, permission: Permission): boolea
   return caller.permissions.has(permission) || (permission !== 'Pay' && caller.permissions.has('Admin'));
 }
 
-/** Checks a permission, such as one that a request needs beyond that of its route. Throws FORBIDDEN. */
+/**
+ * Throws FORBIDDEN unless the caller has the permission; for requests that need more than the permission of their
+ * route.
+ */
 export function requirePermission(caller: AppCaller, permission: Permission): void {
   if (!hasPermission(caller, permission)) throw forbidden(`The key lacks the permission ${permission}`);
 }

@@ -74,7 +74,7 @@ function walletOf({ request, path, route }: Credentials): Wallet {
   return wallet;
 }
 
-/** The permissions of the owner of an app by signature: those of the first key of the app. */
+/** The permissions that the signature of an app's owner gives: the same as those of the app's first key. */
 const ownerPermissions: ReadonlySet<string> = new Set(['Admin', 'Read', 'Write']);
 
 /**

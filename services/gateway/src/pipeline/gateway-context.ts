@@ -32,7 +32,7 @@ export interface GatewayContext {
   paymentNetworks: PaymentNetworks;
   /** The payments of agent keys. */
   agentSpending: AgentSpending;
-  /** Requests whose payments no block has yet. */
+  /** Places for requests that wait until a block has their payments. */
   paymentWaits: Semaphore;
   /** Writes whose payments take long. */
   pendingWrites: PendingWrites;

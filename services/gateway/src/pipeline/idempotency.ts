@@ -45,8 +45,8 @@ export function callerName(caller: Repeater): string {
 }
 
 /**
- * The identity of a request that may be repeated: the same caller, method, path and key with another content is refused
- * by the service. A content that is a function is made only where there is a key.
+ * The identity of a request that may be repeated. The service refuses the same caller, method, path and key with
+ * another content. A `content` that is a function is called only where there is a key.
  */
 export function idempotency(
   request: RouteRequest<string, AppCaller | Operator>,
@@ -56,8 +56,9 @@ export function idempotency(
 }
 
 /**
- * The identity of what a payment pays for: the key holds the ticket of the payment, and a space, so that no header can
- * have it. It is done once, whichever key of the application asks for it.
+ * The identity of a request that a payment pays for. Its key consists of a word, a space, which no Idempotency-Key
+ * header can have, and the ticket of the payment. The request is done once, whichever API key of the application sends
+ * it.
  */
 export function paidIdempotency(
   request: RouteRequest<string, AppCaller>,

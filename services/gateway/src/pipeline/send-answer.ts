@@ -8,8 +8,8 @@ import type { GatewayContext } from './gateway-context';
 import { requestContextOf } from './request-context';
 
 /**
- * Sends status and headers, with those of every answer. Node processes a flat list fastest; headers that were set on
- * the response before remain, unless the list replaces them.
+ * Sends the status and the headers, with the headers of every answer. Node processes a flat list fastest; headers that
+ * were set on the response before remain, unless the list replaces them.
  */
 export function writeHead(response: Response, status: number, headers: Record<string, string>): void {
   const list = [...requestContextOf(response).headers];

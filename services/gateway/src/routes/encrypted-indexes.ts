@@ -23,7 +23,7 @@ import type { Price } from '../paying/price';
 import { isAnswer, outcomeOf, runPaid, type RunWrite } from '../paying/priced-write';
 import { idempotencyHeader, idempotencyKey, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 
-/** The field that an encrypted index is over. Empty: any collection, any field. */
+/** The field that an encrypted index covers. Empty members stand for any collection and any field. */
 interface IndexedField {
   collection: string;
   fieldName: string;
@@ -51,7 +51,7 @@ export async function payForIndex(
   const means = paymentMeansIn(request.incoming);
   const { presented, userKey } = means;
   const runFree = () => outcomeOf(run({ isPaid: false, call: request.call }));
-  // An index that this payment or grant paid for before is found first.
+  // Where the request has a payment or a grant, the index that it paid for before is found first.
   const isFoundByPayment = presented !== undefined || userKey !== undefined;
   if (!isFoundByPayment) {
     const outcome = await runFree();

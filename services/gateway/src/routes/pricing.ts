@@ -172,7 +172,10 @@ const costsJson = (quote: OperationQuote) => ({
   ...amountJson('total_cost', quote.totalUtia),
 });
 
-/** The indexing costs by field, as text: a field may have any name, and come before or after the others. */
+/**
+ * The indexing costs by field, as JSON text. A field may have any name, and an object would reorder names that are
+ * numbers.
+ */
 const fieldsJson = ({ indexingCosts }: OperationQuote, textOf: (utia: string) => string): JsonText =>
   new JsonText(
     `{${indexingCosts.map(({ field, costUtia }) => `${JSON.stringify(field)}:${textOf(costUtia)}`).join(',')}}`,

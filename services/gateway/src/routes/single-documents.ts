@@ -14,7 +14,7 @@ import type { Unpaid, WriteTerms } from '../paying/priced-write';
 import { paymentHeaders } from '../paying/payment-docs';
 
 const path = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
-/** Bytes of a body: those of a document, with white space. */
+/** The limit of a body in bytes: a document with white space. */
 const limitBytes = 2 * 1024 * 1024;
 const etagHeader = { ETag: 'The version of the document in quotes' };
 const example = { id: 'first', text: 'Hello', stars: 5 };
@@ -207,7 +207,7 @@ async function change(
   const { collection, document_id: id } = request.path;
   const ticketId = terms.heldTicket ?? newTicket('c', BigInt(caller.appNumber));
   const conditions = { ifMatch: ifMatch(request) ?? null, ifNoneMatch: ifNoneMatch(request) ?? null };
-  // The conditions of a repeated request hold no more, but they are part of what was asked.
+  // A repeated request no longer meets its conditions, but they are part of its content.
   const content = () => Buffer.concat([Buffer.from(JSON.stringify(conditions)), body]);
   // The call is written without spreads, which cost more here than all else in this function.
   const response = await clients.data.changeDocument(

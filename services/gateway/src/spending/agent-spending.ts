@@ -34,7 +34,10 @@ export interface Spend {
   /** The part of the application in millionths; undefined: the default. */
   appSharePpm: number | undefined;
   requestId: string;
-  /** The identity of a request with an Idempotency-Key: who sends which, and what is asked for. */
+  /**
+   * The hashes of a request with an Idempotency-Key: one of the agent, the caller, the application and the key, and one
+   * of the content.
+   */
   repeats?: RepeatedRequest | undefined;
 }
 
@@ -69,8 +72,8 @@ export const isPaymentRefused = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.reason === 'PAYMENT_REFUSED';
 
 /**
- * The payments of agent keys. Those of one key to one application that come at the same time share a reservation: one
- * movement of money in place of many. One that is not ready soon after the others is reserved again by itself.
+ * Makes the payments of agent keys. Concurrent payments of one key to one application share a reservation: one movement
+ * of money in place of many. A payment that is not ready soon after the others is reserved again.
  */
 export class AgentSpending {
   private readonly flows = new Map<string, { batcher: Batcher<Spend, ReservedSpend>; users: number }>();
@@ -201,7 +204,8 @@ function requestOf(spends: readonly Spend[]): ReserveSpendRequest {
 }
 
 /**
- * A reservation of several payments. It ends once: with those that are completed until then; what is left is released.
+ * A reservation of several payments. It ends once: the payments that are completed by then are made, and the rest of
+ * the amount is released.
  */
 class SharedReservation {
   private readonly completed: string[] = [];

@@ -76,7 +76,7 @@ const documented = z.strictObject({
     .describe('The same for writing, which quotes take into account; writes are not charged'),
 });
 
-/** The definition of an index. An older client calls the field and the type otherwise, and gives no name. */
+/** The definition of an index. An older client has other names for the field and the type, and gives no name. */
 export const indexDefinition = publishedAs(
   documented.extend({
     name: indexNameSchema.nullish(),

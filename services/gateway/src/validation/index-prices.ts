@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { IndexPrice } from '@granary/shared/gen/granary/data/v1/IndexPrice';
 
 const utiaPerTia = 1_000_000;
-/** So that every amount is exact as a number of TIA, too. */
+/** The largest price: up to it every amount is exact as a number of TIA, too. */
 const tiaMax = 1_000_000_000;
 
 const toUtia = (tia: number): number => Math.round(tia * utiaPerTia);

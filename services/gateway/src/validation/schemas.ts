@@ -106,7 +106,7 @@ export function accessPolicy(readAccess: string): { read: string } {
   return { read: readAccess };
 }
 
-/** The part of an answer about a collection that the request made because there was none of its name. */
+/** The part of an answer about the collection that the request made because none had its name. */
 export const createdCollectionSchema = z
   .object({ name: z.string().describe('Name of the collection'), access_policy: accessPolicySchema })
   .optional()

@@ -35,8 +35,8 @@ export interface ConstellationOptions {
   port: number;
   operatorKey: string;
   /**
-   * The secret from which the services derive those with which they sign their calls; calls between gateway and blobs
-   * are always signed.
+   * The secret from which the services derive the secrets that sign their calls. Calls between gateway and blobs are
+   * signed with either transport.
    */
   internalSecret: string;
   /** `direct`: callers call handlers. `wire`: over gRPC on loopback, as between processes. */

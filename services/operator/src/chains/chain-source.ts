@@ -8,7 +8,7 @@ import { FormError, isObject, toHead, type HeadJson } from './commit-lines';
 export interface ChainSource {
   appId: string;
   head: HeadJson;
-  /** The commits from the first one to that of the head or beyond. */
+  /** The commits from the first one to the one of the head, or beyond it. */
   commits: AsyncIterable<unknown>;
 }
 

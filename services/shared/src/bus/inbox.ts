@@ -101,7 +101,7 @@ export async function moveCursor(
 
 /** Locks the consumer: until the end of the transaction nobody else applies events of it. */
 export async function holdConsumer(tx: Connection, consumer: string): Promise<void> {
-  // The order of the locks is that of moveCursor, so that there are no deadlocks.
+  // The locks are taken in the same order as in moveCursor, so that there are no deadlocks.
   await execute(tx, sql`select from bus_cursor where consumer = ${consumer} for update`);
   await execute(tx, sql`select pg_advisory_xact_lock(${consumerLock(consumer)})`);
 }

@@ -33,7 +33,7 @@ export class KafkaConsumer implements Consumer {
   private readonly stopping = new AbortController();
   private readonly running: Promise<void>;
   private fail!: (error: Error) => void;
-  /** The time from which on Kafka delivers nothing, and the reason. */
+  /** The time since which Kafka has delivered nothing, and the reason. */
   private trouble: { sinceMs: number; message: string } | undefined;
   private cannotApplySinceMs: number | undefined;
 

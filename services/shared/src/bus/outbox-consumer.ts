@@ -13,7 +13,7 @@ import { CursorConflict, loadCursor, moveCursor, notInInbox, trimInbox } from '.
 import { ageMs, behindMs, isBehind, oldestSince } from './lag';
 import { samePosition } from './position';
 
-/** With `sweepAfterMs`, only events that are older than this and not yet applied are applied. */
+/** With `sweepAfterMs`, the consumer applies only events that are older than this and have not been applied yet. */
 export type OutboxConsumerOptions = ConsumerOptions & { sweepAfterMs?: number };
 
 const trimEveryMs = 60_000;
@@ -41,7 +41,7 @@ export class OutboxConsumer implements Consumer {
   private idleMs = 0;
   private trimmedMs = performance.now();
   private replayedMs = -Infinity;
-  /** The time from which on nothing can be applied, by `performance.now()`, as the times below. */
+  /** The time since which nothing could be applied; this and the times below are by `performance.now()`. */
   private troubleSinceMs: number | undefined;
   private oldestSinceMs: number | undefined;
   private sweptMs: number | undefined;

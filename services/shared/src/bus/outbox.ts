@@ -25,8 +25,8 @@ export interface OutgoingEvent {
   /** The aggregate that the event is about. All events of an aggregate in a topic have the same key. */
   aggregateId: string;
   /**
-   * The number of the event: from 1, one more with each event of this aggregate in this topic; assigned while the
-   * aggregate is locked. A number that is skipped blocks its consumers, one that is used twice is refused.
+   * The number of the event among the events of its aggregate in this topic, counted from 1 and assigned while the
+   * aggregate is locked. A number that is skipped blocks the consumers; one that is used twice is refused.
    */
   aggregateSequence: bigint;
   type: string;

@@ -1,7 +1,7 @@
 /**
- * The part of an AbortSignal that a call needs; any AbortSignal is one. Every request has its own and hardly any is
- * ever aborted, so it is usually a `Cancellation`: to make an EventTarget, listen to it and leave again takes several
- * microseconds.
+ * The part of an AbortSignal that a call needs; every AbortSignal has it. Each request has a signal of its own and
+ * hardly any is ever aborted, so it is usually a `Cancellation`: making an EventTarget, listening to it and leaving it
+ * again takes several microseconds.
  */
 export interface CancelSignal {
   readonly aborted: boolean;

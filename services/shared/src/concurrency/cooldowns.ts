@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 
-/** More than there are endpoints of one kind. */
+/** The limit of entries: more than there are endpoints of one kind. */
 const endpointsMax = 1_000;
 
 /** The endpoints that failed lately, by their names: others are preferred to them for `cooldownMs`. */

@@ -216,7 +216,7 @@ export class KeyedBudget<Dimension extends string> implements LeaseOwner {
     }
   }
 
-  /** The leases to evict so that `lease` can take `amount` more; undefined when no eviction is enough. */
+  /** The leases to evict so that `lease` can take `amount` more; undefined where it finds too few. */
   private chooseVictims(lease: BudgetLease, amount: number, limit: number): ReadonlySet<BudgetLease> | undefined {
     const evictableAmount = lease.isEvictable ? lease.amount : 0;
     if (this.used - (this.evictable - evictableAmount) + amount > limit) return undefined;

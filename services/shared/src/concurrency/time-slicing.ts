@@ -50,6 +50,7 @@ function nextSlice(place: 'first' | 'last'): Promise<void> {
 
 function runNext(): void {
   waiting.shift()!();
-  // One immediate after the other: those of one iteration would all run in it.
+  // Each task sets the immediate of the next: immediates that are set together would all run in one iteration of the
+  // event loop.
   if (waiting.length > 0) setImmediate(runNext);
 }

@@ -1,4 +1,4 @@
-/** The result, or undefined where it takes longer; what is waited for goes on. Rejects as the result does. */
+/** Returns the result, or undefined where it takes longer; the work then goes on. Rejects as the result does. */
 export async function within<T>(timeoutMs: number, result: T | Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<undefined>((resolve) => {

@@ -161,7 +161,7 @@ function stop(server: Server, drainTimeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
     const cutOff = setTimeout(() => {
       server.forceShutdown();
-      // Not in its callback, which would wait for a peer that never closes its end of a connection.
+      // This does not wait for the callback of tryShutdown: a peer may never close its end of a connection.
       resolve();
     }, drainTimeoutMs);
     server.tryShutdown(() => {

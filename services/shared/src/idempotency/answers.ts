@@ -43,7 +43,7 @@ export async function isAnswerKept(db: Queryable, key: Omit<IdempotencyKey, 'con
   return (await row(db, sql`select from idempotency i where ${isUnder(key)}`)) !== undefined;
 }
 
-/** Whether the row `i` is what is kept under a key. */
+/** The condition that the row `i` holds the answer that is kept under a key. */
 const isUnder = ({ caller, key, method, path }: Omit<IdempotencyKey, 'contentHash'>): Sql =>
   sql`i.caller = ${caller} and i.key = ${key} and i.method = ${method} and i.path = ${path}
           and i.at > now() - interval '24 hours'`;

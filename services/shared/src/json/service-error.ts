@@ -21,7 +21,7 @@ export function jsonErrorPath(name: string, { path }: JsonError): string {
   return path === undefined || path === '' ? name : `${name}.${path}`;
 }
 
-/** The result of `read`; a JsonError that it throws becomes the error that `translate` returns. */
+/** Returns the result of `read`. A JsonError that it throws becomes the error that `translate` returns. */
 export function translateJsonErrors<T>(read: () => T, translate: (error: JsonError) => ServiceError): T {
   try {
     return read();

@@ -15,7 +15,7 @@ export interface KafkaSasl {
 export interface BrokerOptions {
   brokers: readonly string[];
   sasl?: KafkaSasl | undefined;
-  /** Absent: without TLS. Without authorities those of Node apply. */
+  /** The files for TLS; absent: connections have no TLS. Without authorities the default ones of Node apply. */
   tls?: PemFiles | undefined;
 }
 

@@ -1,10 +1,10 @@
 import * as tiny from 'tiny-secp256k1';
 
-/** The functions of the curve that are needed. Both throw for what is no number or point of it. */
+/** The functions of the curve that are used. Both throw for a value that is no number or point of the curve. */
 interface Curve {
   /** The public key in 65 bytes. */
   recover: (digest: Uint8Array, signature: Uint8Array, recovery: 0 | 1) => Uint8Array | null;
-  /** Whether a signature is valid; it must be in its low form. */
+  /** Whether a signature is valid; only its low form is. */
   verify: (digest: Uint8Array, publicKey: Uint8Array, signature: Uint8Array) => boolean;
 }
 

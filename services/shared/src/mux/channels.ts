@@ -81,7 +81,10 @@ export class Channels<Item> {
     };
   }
 
-  /** With several addresses the first group has connections enough. */
+  /**
+   * The groups that take calls. With several addresses the first group alone has enough connections, and the others are
+   * retired.
+   */
   private wantedGroups(): readonly StreamGroup<Item>[] {
     const [all, ...others] = this.groups;
     if (all.addresses < 2) return this.groups;

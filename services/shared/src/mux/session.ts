@@ -31,7 +31,10 @@ export interface SessionOptions {
 
 export type MuxDuplex = ServerDuplexStream<Batch, BatchInput>;
 
-/** Bytes of queued answers above which no call is read until half are sent: the caller does not read them. */
+/**
+ * Above this many bytes of queued answers no call is read until half of them are sent: the caller does not read its
+ * answers.
+ */
 const queuedBytesMax = 8 * 1024 * 1024;
 
 /** A call from its arrival until its answer has been sent. */

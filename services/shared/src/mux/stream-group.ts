@@ -153,7 +153,7 @@ export class StreamGroup<Item> {
     const nowMs = Date.now();
     const searching = this.searching;
     this.searching = undefined;
-    // Not connected within the time of a search.
+    // This stream has not connected within the time of a search.
     if (searching && searching.peer === undefined && this.streams.size > 1) this.drain(searching);
     for (const stream of this.streams) {
       const isSurplus = this.streams.size > streamsMax && stream.search < this.searches;

@@ -7,7 +7,7 @@ import { muxDefinition, renewMethod, unsentBytesMax, windowBytes, windowItems } 
 
 export type StreamDuplex = ClientDuplexStream<BatchInput, Batch>;
 
-/** The age at which a token is renewed: early enough for a server whose clock is ahead. */
+/** The age at which a token is renewed: early enough that a server whose clock is ahead still accepts it. */
 const tokenRenewedAfterMs = tokenLifetimeMs - clockSkewMs;
 
 const streamPath = muxDefinition.Stream.path;

@@ -8,7 +8,7 @@ interface PostgresError extends Error {
   detail?: string;
 }
 
-// Not by instanceof: errors of Node's own come from another realm where code runs in a context of its own.
+// This does not use instanceof: errors of Node's own come from another realm where code runs in a context of its own.
 const isObject = (error: unknown): error is Record<string, unknown> => typeof error === 'object' && error !== null;
 
 /**

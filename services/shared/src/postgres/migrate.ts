@@ -59,8 +59,8 @@ export async function applyRepeatables(pool: Pool, repeatables: readonly Migrati
 }
 
 /**
- * Brings a database up to the given migrations, as `migrate` does to those of a directory. Each source (the service
- * itself, a part of `shared`) numbers its migrations by itself.
+ * Brings a database up to the given migrations, as `migrate` does for a directory. Each source (the service itself, a
+ * part of `shared`) numbers its migrations by itself.
  */
 export async function applyMigrations(pool: Pool, source: string, migrations: readonly Migration[]): Promise<void> {
   const options = { statementTimeoutMs, statementsPerText };

@@ -107,7 +107,10 @@ class Pipeline implements Submittable {
     this.rows = [];
   }
 
-  /** Rejects, also when the connection is lost; then the outcome of the steps without an answer is unknown. */
+  /**
+   * Rejects the pipeline. Also called when the connection is lost; then the outcome of the steps without an answer is
+   * unknown.
+   */
   handleError(error: unknown, connection?: unknown): void {
     for (const name of this.prepared) delete (connection as Partial<PoolWire> | undefined)?.parsedStatements?.[name];
     this.reject(error);

@@ -26,7 +26,7 @@ export function usePrepared(wire: PoolWire, name: string): string | undefined {
 type Named = pg.Query & { name: string };
 type Answered = (error: Error | null | undefined, result: pg.QueryResult) => void;
 
-/** The `submit` of a named statement, in place of pg's: closes the statement that this one replaces. */
+/** Sends a named statement, in place of pg's `submit`, and first closes the statement that it evicts. */
 function submitNamed(this: Named, connection: pg.Connection): void {
   const wire = connection as unknown as PoolWire;
   const evicted = usePrepared(wire, this.name);

@@ -115,7 +115,7 @@ export function createPool(options: PoolOptions): Pool {
   return pool;
 }
 
-/** Runs a statement; what is hot goes prepared. */
+/** Runs a statement; a frequent one is prepared. */
 function run<R extends pg.QueryResultRow>(db: Queryable, statement: Sql): Promise<pg.QueryResult<R>> {
   const { text, values } = statement.compile();
   const name = statementName(text);

@@ -10,10 +10,11 @@ interface Change {
 }
 
 /**
- * Gives the role of a service its rights on what this role, the owner, has migrated: of each table and sequence those
- * that the owner has itself, so a right that a migration has revoked from the owner binds the service too. What the
- * service's role owns, from the time when it migrated by itself, becomes the owner's. Repeatable, without a moment in
- * which a running service lacks a right. Throws a StartError when there is no such role, or when this role is that one.
+ * Gives the role of a service its rights on what this role, the owner, has migrated: the rights that the owner itself
+ * has on each table and sequence, so that a right that a migration has revoked from the owner binds the service too.
+ * Tables, sequences and functions that the service's role owns, from the time when it migrated by itself, become the
+ * owner's. Repeatable, without a moment in which a running service lacks a right. Throws a StartError when the role
+ * does not exist, or is this role itself.
  */
 export async function grantRights(pool: Pool, role: string): Promise<void> {
   await assertOtherRole(pool, role);

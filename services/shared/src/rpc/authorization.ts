@@ -61,7 +61,7 @@ export function createAuthorization(
     interceptor,
     callerOf: (metadata, request, path) => {
       const claims = admitted.get(metadata);
-      // Not reached unless grpc-js changes; then nobody is authenticated.
+      // This is not reached unless grpc-js changes; then nobody is authenticated.
       if (!claims) return guard.authenticate(undefined, path).caller;
       if (claims.app !== appOf(request)) throw guard.refuse('token for another app', path, claims.caller);
       return claims.caller;

@@ -37,7 +37,7 @@ export type Methods<D extends ServiceDefinition> = {
 /** The implementation of a service: one function for each method. */
 export type Handlers<D extends ServiceDefinition> = Methods<D>;
 
-/** The functions that a client calls: those of the service, in the same process or over the network. */
+/** The functions that a client calls: the methods of a service, in the same process or over the network. */
 export type Client<D extends ServiceDefinition> = Methods<D>;
 
 /** A new call with this timeout, bounded by the deadline of the call that it is part of. */

@@ -5,7 +5,7 @@ import { kafkaSettings } from '../kafka/settings';
 import { telemetrySettings } from '../telemetry/settings';
 import { trustSettings } from '../trust/settings';
 
-/** How a process leaves that other processes send requests to. */
+/** The settings for the end of a process that other processes send requests to. */
 export const leavingSettings = {
   DRAIN_DELAY_MS: whole(0, 60_000)
     .default(0)

@@ -63,7 +63,8 @@ export async function runUntilSignalled(
     const why = await Promise.race([signalled, running.failed ?? new Promise<never>(() => {})]).catch(
       (error: unknown) => {
         process.exitCode = 1;
-        // A problem that other services reveal only after the start is for the operator to mend, as in a start.
+        // A problem that other services reveal only after the start is one that the operator can mend, as during a
+        // start.
         if (error instanceof StartError) process.stderr.write(`${error.message}\n`);
         else log.fatal({ err: error }, 'failed, stopping');
         return 'failure';

@@ -17,8 +17,8 @@ import { unreadableTables } from '../postgres/rights';
 import { NotAvailableError } from '../start-error';
 
 /**
- * Throws an error that was met while the schema was looked at or changed, all of which is repeatable: where Postgres
- * has gone, as a NotAvailableError.
+ * Rethrows an error that was met while the schema was read or changed. Where Postgres has gone it throws a
+ * NotAvailableError instead: all of that work is repeatable.
  */
 export function explainUnreachable(cause: unknown): never {
   if (!isUnreachable(cause)) throw cause;

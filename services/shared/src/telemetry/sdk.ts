@@ -39,7 +39,7 @@ export async function openSdk({ name, log, exporter }: SdkOptions): Promise<Sdk>
   const sdk = new NodeSDK({
     serviceName: name,
     sampler: new tracing.AlwaysOnSampler(),
-    // Not the process detector: it exports the command line, which may contain a key.
+    // The process detector is left out: it exports the command line, which may contain a key.
     resourceDetectors: [resources.envDetector, resources.hostDetector],
     textMapPropagator: null,
     contextManager: contextless(api),
@@ -98,7 +98,7 @@ function tracerOf(api: typeof import('@opentelemetry/api')): Tracer {
       rename: (name) => void span.updateName(name),
       end: (error) => {
         if (error !== undefined) {
-          // Not the message of the error: it may contain user input.
+          // The message of the error is left out: it may contain user input.
           span.setStatus({ code: SpanStatusCode.ERROR });
           span.setAttribute('error.type', errorType(error));
         }

@@ -46,7 +46,7 @@ export interface Guard {
   refusals(): ReadonlyMap<Refusal, number>;
 }
 
-/** `keys`: those of each caller; several while its secret is being rotated. */
+/** `keys` has the keys of each caller: several while its secret is being rotated. */
 export function createGuard(
   service: ServiceName,
   keys: ReadonlyMap<ServiceName, readonly KeyObject[]>,

@@ -33,7 +33,7 @@ export function readTls(settings: TrustSettings, log: Logger, checkEveryMs?: num
   return { files: new PemFiles(paths, log, checkEveryMs), verifiesClients: verify };
 }
 
-/** The options of a server of `node:tls`; without those of its files they can be changed by `setSecureContext`. */
+/** The options of a server of `node:tls`. The part from its files can be changed by `setSecureContext`. */
 export function serverOptions({ files, verifiesClients }: Tls): Pem & {
   requestCert: boolean;
   rejectUnauthorized: boolean;

@@ -16,7 +16,7 @@ import { Ledger, type Outcome } from './bus-ledger';
 import type { BusProcess } from './bus-process';
 import { count, kafkaBus, openPool, prepareDatabase, publisherTables, subscriberTables, until } from './bus-world';
 
-/** What can be killed: without Kafka neither a relay nor a broker. */
+/** The kinds of processes that can be killed; without Kafka there are no relay and no broker. */
 export const victims = {
   postgres: ['consumer', 'postgres'],
   kafka: ['relay', 'consumer', 'broker', 'postgres'],
@@ -26,10 +26,10 @@ type VictimKind = (typeof victims)[keyof typeof victims][number];
 export interface ChaosOptions {
   /** Absent: the consumers read the outbox. */
   broker: TestBroker | undefined;
-  /** At least. */
+  /** The least number of events. */
   events: number;
   kills: number;
-  /** From one kill to the next. */
+  /** The time from one kill to the next. */
   everyMs: number;
   /** Chooses what is written and what is killed. */
   random: () => number;
@@ -56,9 +56,11 @@ interface Victim {
 const writers = 24;
 /** Beyond three times what the kills should take. */
 const writeTimeoutMs = 180_000;
-/** Of so many commits of the writers one is lost in transit, and the answer to another one. */
+/** In this many commits of the writers, one commit is lost in transit, and so is the answer to another one. */
 const cutEveryCommits = 200;
-/** From a restart to the next kill: after more than five crashes in a minute the embedded Postgres gives up. */
+/**
+ * The time from a restart to the next kill: after more than five crashes in a minute the embedded Postgres gives up.
+ */
 const postgresKillEveryMs = 12_500;
 const restTimeoutMs = 240_000;
 const silent = { info: () => undefined, warn: () => undefined };
@@ -226,9 +228,9 @@ function postgresVictim(postgres: EmbeddedPostgres, superuser: Pool): Victim {
 }
 
 interface WritesOptions {
-  /** At least. */
+  /** The least number of events. */
   events: number;
-  /** Over so long the events are spread. */
+  /** The time over which the events are spread. */
   aboutMs: number;
   ended: AbortSignal;
   random: () => number;

@@ -283,7 +283,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     const consumer = consume();
     await until(async () => (await count(subscriber, 'applied')) === 3);
     await stopConsumer(consumer);
-    // As after a restore: transaction ids of another cluster, much higher than those of this one.
+    // This is the state after a restore: transaction ids of another cluster, much higher than those of this one.
     await transaction(publisher, async (tx) => {
       await publish(tx, 'a', 2);
       await tx.query(`update outbox set xid = '9000000000000000000'`);

@@ -106,7 +106,7 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
       const events = response.events.filter(
         (event) => !loses({ key: event.key, sequence: Number(event.aggregateSequence) }),
       );
-      // As a publisher that has not found them would answer.
+      // The page is signed as by a publisher that has not found the lost events.
       const { consumer, topics, after } = request;
       const page = { consumer, topics, after: after ?? start, next: response.next ?? start, events };
       return { ...response, events, signatures: testSigner.signPage(page, consumer) };
@@ -150,7 +150,7 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
   return { publisher, subscriber, appended, source, consume, relaying, relayOn };
 }
 
-/** The same Kafka, whose senders send by way of `send`; it is given how they would send without it. */
+/** Returns the same Kafka, except that its senders send by `send`, which is given the original function. */
 export function sendingBy(
   bus: KafkaBus,
   send: (messages: readonly KafkaMessage[], original: Sender['send']) => Promise<void>,
@@ -162,7 +162,7 @@ export function sendingBy(
   return { ...bus, kafka: { ...bus.kafka, openSender } };
 }
 
-/** The same Kafka, but some messages are never sent. */
+/** Returns the same Kafka, except that some messages are never sent. */
 function losing(bus: KafkaBus, loses: NonNullable<WorldOptions['loses']>): KafkaBus {
   return sendingBy(bus, async (messages, send) => {
     const left = messages.filter(({ key, headers }) => !loses({ key, sequence: Number(headers['sequence']) }));
@@ -239,7 +239,7 @@ export async function count(pool: Pool, table: 'applied' | 'dead_letter'): Promi
   return Number((await row<{ count: bigint }>(pool, statement))!.count);
 }
 
-/** What was applied, by key, in the order in which it happened. */
+/** The sequence numbers that were applied, by key, in the order in which that happened. */
 export async function appliedSequences(pool: Pool): Promise<Record<string, string>> {
   const found = await rows<{ key: string; seqs: string }>(
     pool,
@@ -248,7 +248,7 @@ export async function appliedSequences(pool: Pool): Promise<Record<string, strin
   return Object.fromEntries(found.map((each) => [each.key, each.seqs]));
 }
 
-/** What should have been applied by now, in the same form. */
+/** The sequence numbers that should have been applied by now, in the same form. */
 export async function publishedSequences(pool: Pool): Promise<{ total: number; sequences: Record<string, string> }> {
   const written = await rows<{ name: string; seq: bigint }>(pool, sql`select name, seq from counter`);
   return {

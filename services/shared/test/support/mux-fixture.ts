@@ -16,7 +16,7 @@ export type DataClient = Client<DataDefinition>;
 
 export const stops: Array<() => unknown> = [];
 
-/** What a request asks of the service below; it travels as the body of a ListDocuments request. */
+/** The wish that a request has of the service below; it travels as the body of a ListDocuments request. */
 export interface Wish {
   /** Bytes of the answer. */
   bytes?: number;

@@ -4,7 +4,7 @@ import { telemetrySchema } from '@granary/shared/telemetry/settings';
 import { startTelemetry } from '@granary/shared/telemetry/start';
 import { startRequest, startSpan } from '@granary/shared/telemetry/trace';
 
-/** What a process with the environment of this one does with a request, for telemetry.test.ts. */
+/** The trace of a request in a process with the environment of this one, for telemetry.test.ts. */
 export interface Traced {
   /** The traceparents of the span of the request and of one within it. */
   traceparents: Array<string | undefined>;

@@ -38,7 +38,7 @@ export interface Transfer {
 export interface UnsignedBytes {
   body: Uint8Array;
   authInfo: Uint8Array;
-  /** The SignDoc; its SHA-256 is what is signed. */
+  /** The SignDoc, whose SHA-256 is signed. */
   signDoc: Uint8Array;
 }
 

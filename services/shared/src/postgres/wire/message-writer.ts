@@ -39,7 +39,8 @@ export class MessageWriter extends BinaryWriter {
   /** Prepares `text` under `name`; the empty name is the unnamed statement. Throws TypeError for a NUL in the text. */
   parse(name: string, text: string): void {
     if (text.includes('\0')) throw new TypeError('a statement contains a NUL character');
-    // Closing what does not exist is no error, preparing what exists is one, and after a failure either is possible.
+    // Closing a statement that does not exist is no error, but preparing one that exists is. After a failure it may
+    // exist or not.
     if (name !== '') this.close(name);
     const start = this.begin(frontend.parse);
     this.zeroTerminated(name);
