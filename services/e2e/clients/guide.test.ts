@@ -27,12 +27,14 @@ test('the examples of api.md, payouts.md and prices.md run in their order, and a
 });
 
 describeWith(describe, 'python')('docs/money/get-paid.md', () => {
-  test('sells a page and buys it by the official client in Python, and the share of the app arrives', async () => {
+  test('sells a page, buys it by the official client in Python, and pays out the share of the app', async () => {
     granary = await startGranary('direct', { settings: { payments: playMoney } });
-    const { key } = await newApp(granary, 'demo');
-    const { statuses, output } = await runPage(granary, 'money/get-paid.md', key, await pythonForTests());
-    expect(statuses.slice(0, 3).map((line) => line.slice(0, 3))).toEqual(['201', '202', '402']);
+    // The page makes an app, so it is given no key of one.
+    const { statuses, shown, output } = await runPage(granary, 'money/get-paid.md', '', await pythonForTests());
+    expect(statuses.slice(0, 4).map((line) => line.slice(0, 3))).toEqual(['201', '201', '202', '402']);
     expect(output).toMatch(/200 \{.*Water in the evening/);
+    expect(statuses).toContainEqual(expect.stringMatching(/^202 .*\/payout\/trigger/));
+    expect(shown).toBe(1);
     expect(statuses.at(-1)).toMatch(/^200 .*\/wallet/);
   });
 });
