@@ -37,7 +37,7 @@ const settings = commonConfig.extend({
   BROKER_FEE_PERCENT: z.string().refine(areFeeTiers, feeTiersRule).default('0'),
   /** The part of an application in what others pay for it, and the most that its own prices may say. */
   APP_SHARE_PERCENT: whole(0, 100).default(80),
-  /** The addresses for x402 payments, by network, in the order in which they are offered; none: no x402 payments. */
+  /** The addresses for x402 payments, by network; they are offered by scheme, then in this order; none: no payments. */
   X402_PAY_TO: z.string().superRefine(checkPaymentAddresses).default(''),
   /** The worth of tokens: units for 1 TIA. A token without a rate is not offered. */
   X402_RATES: z.string().refine(areRates, ratesRule).default(''),
