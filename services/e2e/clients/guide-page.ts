@@ -57,7 +57,7 @@ export async function runPage(
   const page = await readFile(join(repository, 'docs', name), 'utf8');
   const languages = ['sh', 'json', 'python'];
   const [settings, ...blocks] = blocksOf(page).filter(({ language }) => languages.includes(language));
-  expect(settings?.text).toMatch(/^URL=.*\nAPP=demo\nAPP_KEY=app_…/);
+  expect(settings?.text).toMatch(/^URL=.*\n(APP=demo\nAPP_KEY=app_…|OPERATOR_KEY=op_…\n$)/);
   const [, file = '', args = ''] = /`python (\w+\.py) ([^`]+)`/.exec(page) ?? [];
   const commandsOf = { sh: (text: string) => text, python: () => `"$PYTHON" -B ${file} ${args}\n` };
   const commands = blocks.map(({ language, text }, at) =>

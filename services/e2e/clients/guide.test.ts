@@ -10,13 +10,13 @@ const playMoney = { X402_PAY_TO: String(withPlayMoney({})['X402_PAY_TO']) };
 let granary: Granary;
 afterEach(() => granary?.stop());
 
-test('the examples of docs/api.md, docs/payouts.md and docs/prices.md run in their order, and are answered as the pages show', async () => {
+test('the examples of api.md, payouts.md and prices.md run in their order, and are answered as the pages show', async () => {
   granary = await startGranary('direct');
   const { key } = await newApp(granary, 'demo');
   const pages = {
-    'payouts.md': { commands: 5, answers: 2, refused: [] },
+    'money/payouts.md': { commands: 5, answers: 2, refused: [] },
     'api.md': { commands: 31, answers: 3, refused: [] },
-    'prices.md': { commands: 13, answers: 1, refused: ['402', '402'] },
+    'money/prices.md': { commands: 13, answers: 1, refused: ['402', '402'] },
   };
   for (const [page, { commands, answers, refused }] of Object.entries(pages)) {
     const { statuses, shown } = await runPage(granary, page, key);
@@ -26,13 +26,15 @@ test('the examples of docs/api.md, docs/payouts.md and docs/prices.md run in the
   }
 });
 
-describeWith(describe, 'python')('docs/pay.md', () => {
-  test('sells a page and buys it by the official client in Python, and the share of the app arrives', async () => {
+describeWith(describe, 'python')('docs/money/get-paid.md', () => {
+  test('sells a page, buys it by the official client in Python, and pays out the share of the app', async () => {
     granary = await startGranary('direct', { settings: { payments: playMoney } });
-    const { key } = await newApp(granary, 'demo');
-    const { statuses, output } = await runPage(granary, 'pay.md', key, await pythonForTests());
-    expect(statuses.slice(0, 3).map((line) => line.slice(0, 3))).toEqual(['201', '202', '402']);
+    // The page makes an app, so it is given no key of one.
+    const { statuses, shown, output } = await runPage(granary, 'money/get-paid.md', '', await pythonForTests());
+    expect(statuses.slice(0, 4).map((line) => line.slice(0, 3))).toEqual(['201', '201', '202', '402']);
     expect(output).toMatch(/200 \{.*Water in the evening/);
+    expect(statuses).toContainEqual(expect.stringMatching(/^202 .*\/payout\/trigger/));
+    expect(shown).toBe(1);
     expect(statuses.at(-1)).toMatch(/^200 .*\/wallet/);
   });
 });

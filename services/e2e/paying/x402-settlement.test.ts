@@ -331,7 +331,7 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
   });
 
   test('the official client pays by itself, in version 2, as the documentation shows', async () => {
-    const guide = await readFile(join(repository, 'docs/x402.md'), 'utf8');
+    const guide = await readFile(join(repository, 'docs/money/x402.md'), 'utf8');
     const [, program] = /^```js\n(.*?)^```/ms.exec(guide)!;
     const args = ['--input-type=module', '--eval', program!, granary.url + path()];
     const said = await runProgram(process.execPath, args, { cwd: repository });

@@ -57,7 +57,11 @@ async function quoted(url: string, app_id: string, member: string): Promise<unkn
   return (await send(url, 'POST', '/api/pricing/quote', { body })).body[member];
 }
 
-/** Every setting of docs/ that npm start and npm run stack take, with a value that is not its default. */
+/**
+ * Every setting of docs/ that npm start and npm run stack take, with a value that is not its default and, where it can
+ * be seen from outside, its effect. A setting that only a launcher can know (an address, a secret) is named in
+ * `services/local/src/start/settings.ts` in place of .env.example and this list.
+ */
 export const rows: Record<string, Row> = {
   HOST: {
     value: 'localhost',

@@ -35,7 +35,7 @@ const settings = commonConfig.extend({
     .enum(['simulated', 'cosmos'])
     .default('simulated')
     .describe(
-      '`simulated`: a chain in the database, with play money. `cosmos`: [a real chain](../payouts.md#a-real-chain). Final once the service has run.',
+      '`simulated`: a chain in the database, with play money. `cosmos`: [a real chain](../money/payouts.md#a-real-chain). Final once the service has run.',
     ),
   CHAIN_RPC_URLS: z
     .string()
@@ -85,7 +85,7 @@ const settings = commonConfig.extend({
     .describe('The most that the faucet of the simulated chain gives at a time; 0 closes it.'),
   SIMULATED_BLOCK_MS: whole(10, 3_600_000)
     .default(2_000)
-    .describe('Time between two blocks of the [simulated chain](../chain.md#the-simulated-chain).'),
+    .describe('Time between two blocks of the [simulated chain](../money/chain.md#the-simulated-chain).'),
   SIMULATED_LOSS_PERCENT: whole(0, 100)
     .default(0)
     .describe('How often that chain loses a transaction that it has accepted.'),

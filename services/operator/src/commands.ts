@@ -9,6 +9,10 @@ export interface ListedCommand {
   load: () => Promise<Command>;
 }
 
+/**
+ * Every command, by its name. One that a pod needs, and that imports no `services/local`, is also listed in
+ * `scripts/image/application.mjs` and `deploy/image/granary.mjs`. Rules and SQL stay in the package of their noun.
+ */
 export const commands: Readonly<Record<string, ListedCommand>> = {
   backup: {
     summary: 'backs up all data of a data directory',

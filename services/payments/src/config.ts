@@ -44,13 +44,15 @@ const settings = commonConfig.extend({
     ),
   APP_SHARE_PERCENT: whole(0, 100)
     .default(80)
-    .describe("An app's share of what its [priced reads](../prices.md) earn, and the most that its prices may name."),
+    .describe(
+      "An app's share of what its [priced reads](../money/prices.md) earn, and the most that its prices may name.",
+    ),
   X402_PAY_TO: z
     .string()
     .superRefine(checkPaymentAddresses)
     .default('')
     .describe(
-      'Where [x402 payments](../x402.md) go, in the order in which networks are offered and in one kind of money: `wallets` or `cosmos:celestia=…` (their chain), `eip155:8453=0x…`, `simulated`, or `none`. `npm start` sets `wallets,simulated`. Empty: no x402 payments.',
+      'Where [x402 payments](../money/networks.md) go, in one kind of money: `wallets` or `cosmos:celestia=…` (their chain), `eip155:8453=0x…`, `simulated`, or `none`. `npm start` sets `wallets,simulated`. Empty: no x402 payments.',
     ),
   X402_RATES: z
     .string()
@@ -64,7 +66,7 @@ const settings = commonConfig.extend({
     .refine(areMinimums, minimumsRule)
     .default('1000')
     .describe(
-      'The least that payments are for where [this service pays the fees](../x402.md#real-networks), in utia; `1000,eip155:1=500000` sets another amount for some networks. Fees of simulated networks are play money.',
+      'The least that payments are for where [this service pays the fees](../money/networks.md#small-payments), in utia; `1000,eip155:1=500000` sets another amount for some networks. Fees of simulated networks are play money.',
     ),
   X402_SETTLE: z
     .enum(['own', 'open'], { error: 'own or open is expected' })
@@ -90,7 +92,7 @@ const settings = commonConfig.extend({
       'How long an agent key reserves the price of a read that is neither completed nor cancelled; longer than `REQUEST_TIMEOUT_MS`.',
     ),
   ...schemeSettings,
-  DATA_ADDRESS: serviceAddress('data, which knows what became of [paid writes](../prices.md#writes)'),
+  DATA_ADDRESS: serviceAddress('data, which knows what became of [paid writes](../money/prices.md#writes)'),
   FINANCE_ADDRESS: serviceAddress('finance, for the ledger'),
 });
 

@@ -39,7 +39,7 @@ export const codes = {
   PAYMENT_REQUIRED: {
     status: 402,
     meaning:
-      'The request costs what `details.amount_utia` says; `accepts` lists how it may be paid for, see docs/prices.md.',
+      'The request costs what `details.amount_utia` says; `accepts` lists how it may be paid for, see docs/money/prices.md.',
   },
   PAYMENT_REFUSED: {
     status: 402,
@@ -77,7 +77,7 @@ export const codes = {
   REQUEST_IN_PROGRESS: { status: 409, meaning: 'A request with the same `Idempotency-Key` is still running.' },
   GRANT_MISSING: {
     status: 409,
-    meaning: 'The chain has no grant of the wallet that covers this: send a MsgGrant first, see docs/grants.md.',
+    meaning: 'The chain has no grant of the wallet that covers this: send a MsgGrant first, see docs/money/grants.md.',
   },
   ENCRYPTION_CONFLICT: {
     status: 409,

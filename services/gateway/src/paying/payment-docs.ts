@@ -7,7 +7,7 @@ import { objectSchema } from '../validation/schemas';
 export const paymentHeaders: Readonly<Record<string, HeaderDoc>> = {
   'X-Agent-Key': { description: 'A key with `Pay`, whose application pays what the request costs' },
   'X-User-Key': {
-    description: 'The key of a grant, by which its user pays what the request costs, see docs/grants.md',
+    description: 'The key of a grant, by which its user pays what the request costs, see docs/money/grants.md',
   },
   'X-PAYMENT': { description: 'A payment of x402 version 1, in base64' },
   'PAYMENT-SIGNATURE': { description: 'A payment of x402 version 2, in base64' },
@@ -60,7 +60,7 @@ const paymentRequiredSchema = z
     ],
   });
 
-/** The responses of a route that may cost something, see docs/prices.md. */
+/** The responses of a route that may cost something, see docs/money/prices.md. */
 export const paymentResponses: Readonly<Record<402 | 503, ResponseDoc>> = {
   402: {
     description: 'It costs something, and no payment came that pays for it: `PAYMENT_REQUIRED`, `PAYMENT_REFUSED`',

@@ -183,7 +183,7 @@ export const applicationRoutes = [
     summary: 'Choose the networks on which an application is paid',
     description:
       'Its answers 402 offer x402 payments on these networks only, in the order of the operator. Quotes that were made before ' +
-      'are paid where they say. See docs/prices.md.',
+      'are paid where they say. See docs/money/prices.md.',
     tag: 'Applications',
     auth: { kind: 'app', permission: 'Admin' },
     headers: idempotencyHeader,

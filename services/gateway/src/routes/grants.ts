@@ -78,7 +78,7 @@ export const grantRoutes = [
     path: '/authz/grants',
     id: 'createGrant',
     summary: 'Let the platform take money from a wallet for what requests with a key cost',
-    description: `${signed} See docs/grants.md.`,
+    description: `${signed} See docs/money/grants.md.`,
     tag,
     auth: wallet,
     headers: idempotencyHeader,

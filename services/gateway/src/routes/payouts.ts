@@ -16,7 +16,7 @@ const settingTexts = {
   auto_payout_enabled: 'Whether payouts start by themselves',
   locked_balance: 'The part of the balance that is never paid out, in utia; set once, afterwards only increased',
   min_payout: 'The smallest payout, in utia',
-  payout_threshold: 'The available balance from which on a payout starts by itself, in utia',
+  payout_threshold: 'The available balance at which a payout starts by itself, in utia',
   payout_destination: 'The bech32 address that payouts go to, in lower case; not a wallet of this Granary',
 };
 const exampleSettings = {

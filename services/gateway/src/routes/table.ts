@@ -30,6 +30,12 @@ import { walletRoutes } from './wallet';
 /**
  * All routes of the gateway. The first match is taken, so a literal step comes before a parameter in the same position,
  * and frequent routes come first.
+ *
+ * A new route states its method, its path, who may call it, the schemas of its body and answers, and its handler. The
+ * path has no prefix: each route answers under `/api` and without it. Operations, parameters and members need a
+ * description, bodies and answers an example; `openapi.test.ts` fails without them. An example beside the schema of a
+ * body appears in the command on the page at `/docs`. `codes.test.ts` compares the reasons in `errors/codes.ts` with
+ * what the code throws.
  */
 export const routes: readonly Route[] = [
   ...documentRoutes,

@@ -70,7 +70,7 @@ const documented = z.strictObject({
   force: z.boolean().nullish().describe('Create it although stored documents do not have values of its type'),
   read_price_config: priceConfigSchema
     .optional()
-    .describe('The price of reading the field, see docs/prices.md. Absent: as it was; `{}`: none'),
+    .describe('The price of reading the field, see docs/money/prices.md. Absent: as it was; `{}`: none'),
   price_config: priceConfigSchema
     .optional()
     .describe('The same for writing, which quotes take into account; writes are not charged'),

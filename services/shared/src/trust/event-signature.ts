@@ -85,7 +85,7 @@ export function createEventSigner(keysOf: (reader: string) => readonly KeyObject
     let keys = keysByReader.get(reader);
     if (!keys) {
       keys = keysOf(reader).map(eventKey);
-      // Only for existing readers, which are few.
+      // Keys are kept for existing readers only, which are few.
       if (keys.length > 0) keysByReader.set(reader, keys);
     }
     return keys;

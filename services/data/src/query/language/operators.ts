@@ -10,6 +10,12 @@ import { searchOperators } from './search-operators';
 import { textOperators } from './text-operators';
 import { valueOperators } from './value-operators';
 
+/**
+ * The operators by family. A new operator goes into the file of its family: its spellings, its kind of operand, how it
+ * parses. A new kind of condition goes into `condition.ts`, its SQL as a function of `RowFields` and the condition into
+ * a file of `query/sql`, with a case in `filter-sql.ts`. Its meaning goes into the evaluator of the property tests, its
+ * spellings and operands into their generators (docs/testing.md, Proofs of queries and views).
+ */
 const families: ReadonlyArray<readonly Operator[]> = [
   valueOperators,
   rangeOperators,

@@ -12,14 +12,14 @@ export const evmSettings = {
     .refine(areEvmAssets, evmAssetsRule)
     .default('usdc,usdc-test')
     .describe(
-      'EVM tokens of which [payments are verified](../x402.md#evm), with their EIP-712 domains: `eip155:8453/0x8335…=USD Coin:2`.',
+      'EVM tokens of which [payments are verified](../money/networks.md#evm-networks), with their EIP-712 domains: `eip155:8453/0x8335…=USD Coin:2`.',
     ),
   EVM_RPC_URLS: z
     .string()
     .refine((text) => evmRpcUrls.isValid(text), evmRpcUrls.rule)
     .optional()
     .describe(
-      '[Nodes of EVM networks](../x402.md#real-networks) on which payments are settled: `eip155:8453=https://…`, separated by commas, a network once for each node.',
+      '[Nodes of EVM networks](../money/networks.md#evm-networks) on which payments are settled: `eip155:8453=https://…`, separated by commas, a network once for each node.',
     ),
   EVM_RPC_URLS_FILE: z.string().min(1).optional().describe('A file with them, since a URL may hold a secret.'),
   EVM_DEPTH_BLOCKS: whole(0, 100).default(2).describe('A transfer counts once this many blocks have followed its own.'),
@@ -31,7 +31,7 @@ export const evmSettings = {
     .describe('A transaction that is not included this long after it was signed is replaced by one with higher fees.'),
   EVM_MAX_FEE_GWEI: z.string().refine(areMaxFees, maxFeesRule).optional().meta({
     description:
-      'The most that a unit of gas may cost, [in gwei](../x402.md#real-networks); `50,eip155:1=200` sets another amount for some networks. Where it costs more, nothing is sent.',
+      'The most that a unit of gas may cost, [in gwei](../money/networks.md#gas); `50,eip155:1=200` sets another amount for some networks. Where it costs more, nothing is sent.',
     defaultText: 'by network',
   }),
 };

@@ -16,7 +16,9 @@ export const solanaSettings = {
     .string()
     .refine(areSolanaAssets, solanaAssetsRule)
     .default('usdc,usdc-test')
-    .describe('Tokens on Solana of which [payments are verified](../x402.md#solana): `solana:5eykt…/EPjFW…=6`.'),
+    .describe(
+      'Tokens on Solana of which [payments are verified](../money/networks.md#solana): `solana:5eykt…/EPjFW…=6`.',
+    ),
   X402_SOLANA_FEE_PAYERS: z
     .string()
     .refine(areSolanaFeePayers, solanaFeePayersRule)
@@ -29,7 +31,7 @@ export const solanaSettings = {
     .refine((text) => solanaRpcUrls.isValid(text), solanaRpcUrls.rule)
     .optional()
     .describe(
-      '[Nodes of networks of Solana](../x402.md#solana) on which payments are settled: `solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp=https://…`, separated by commas, a network once for each node.',
+      '[Nodes of networks of Solana](../money/networks.md#solana) on which payments are settled: `solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp=https://…`, separated by commas, a network once for each node.',
     ),
   SOLANA_RPC_URLS_FILE: z.string().min(1).optional().describe('A file with them, since a URL may hold a secret.'),
   SOLANA_COMMITMENT: z
