@@ -49,7 +49,8 @@ export class ByteWriter {
   }
 
   /**
-   * Overwrites four bytes that were written at `offset`. By hand, because Buffer's method checks its arguments each time.
+   * Overwrites four bytes that were written at `offset`. It does so by hand, because Buffer's method checks its
+   * arguments each time.
    */
   int32At(offset: number, value: number): void {
     const { bytes } = this;

@@ -2,7 +2,7 @@ import type { Projection } from '../../json/project';
 import type { Path } from './condition';
 
 /**
- * Whether one of the paths is `target`, leads to it or into it. The whole record, an empty path, is touched by any query.
+ * Whether one of the paths is `target`, leads to it or into it. Any query touches the whole record, an empty path.
  */
 export const isTouched = (target: Path, paths: readonly Path[]): boolean =>
   target.length === 0 ||
