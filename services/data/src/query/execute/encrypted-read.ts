@@ -34,8 +34,8 @@ export function storedFilter(
 }
 
 /**
- * Throws INVALID_QUERY for conditions of the join at `location` that refer to an encrypted field of the record one level
- * up.
+ * Throws INVALID_QUERY for conditions of the join at `location` that refer to an encrypted field of the record one
+ * level up.
  */
 export function assertPlainReferences({ cipher }: Pick<Relation, 'cipher'>, find: Condition, location: string): void {
   if (!cipher) return;

@@ -35,8 +35,8 @@ export function firstScanStep(relation: Relation, filter: Condition, order: Orde
 }
 
 /**
- * Plans the step after a head of so many rows that has filled only `recordCount` records of the page. Undefined where the
- * matches are so frequent that the rows are best read in order until the page is full.
+ * Plans the step after a head of so many rows that has filled only `recordCount` records of the page. Undefined where
+ * the matches are so frequent that the rows are best read in order until the page is full.
  */
 export function stepAfterHead(
   { relation, limit, offset }: { relation: Relation; limit: number; offset: number },
