@@ -61,6 +61,9 @@ describeWithAnvil(describe)('verification on an EVM network', () => {
     expect((await find(other)).isValid).toBe(true);
     expect((await copy.payments.settle(payment.request)).payment).toBeUndefined();
     expect((await find(payment)).isValid).toBe(true);
+    const ofOther = { ...payment.requirement, extra: other.requirement.extra };
+    const forOther = { payment: { ...payment.payment, accepted: ofOther }, requirement: ofOther };
+    expect(await find({ ...payment, ...forOther })).toMatchObject({ invalidReason: 'payment_already_used' });
     expect(await find(other)).toMatchObject({ isValid: false, invalidReason: 'insufficient_funds' });
     expect(await place.anvil.tokenBalance(payment.payer.address)).toBe(amount);
   });

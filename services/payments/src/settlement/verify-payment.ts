@@ -72,11 +72,18 @@ export class PaymentVerification {
 }
 
 /**
- * The problem with a payment that was presented here before. There is none while it has paid for nothing, unless it was
- * presented for a requirement of others and now comes with a different one.
+ * The problem with a payment that was presented here before. There is none while it has paid for nothing and comes with
+ * the requirement that it was presented for: `settle` refuses it for another one.
  */
 const problemWith = (claim: Claim, envelope: Envelope): PaymentProblem | undefined =>
-  claim.grantedAt || (claim.appId === null && !claim.requestHash.equals(othersHashOf(envelope))) ? used : undefined;
+  claim.grantedAt || !wasPresentedFor(claim, envelope) ? used : undefined;
+
+function wasPresentedFor({ appId, requestHash }: Claim, envelope: Envelope): boolean {
+  if (appId === null) return requestHash.equals(othersHashOf(envelope));
+  const extra = envelope.requirement.get('extra');
+  if (!(extra instanceof Map)) return false;
+  return extra.get('app') === appId && extra.get('request') === requestHash.toString('base64url');
+}
 
 const used: PaymentProblem = { reason: 'payment_already_used', message: 'The payment has paid for something before' };
 
