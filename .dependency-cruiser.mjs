@@ -36,7 +36,7 @@ export const rooms = {
     'postgres',
     'values',
     'countries',
-    'keys',
+    'encryption-keys',
     'catalog',
     'encryption',
     'documents',

@@ -36,7 +36,7 @@ import { readSchedulers } from './query/execute/read-scheduler';
 import { removeAbandonedDocuments, removeDocuments } from './skills/kept-document';
 import { SlowQueries } from './query/execute/slow-queries';
 import { indexReadSettings } from './query/sql/index-scan-sql';
-import { openConfiguredKey } from './keys/open-root-key';
+import { openConfiguredKey } from './encryption-keys/open-root-key';
 import { reEncryptJob } from './writes/re-encrypt-job';
 import { QueryLookup } from './queries/saved-queries';
 import { datasetReplacements } from './datasets/datasets';

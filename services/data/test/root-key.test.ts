@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rename, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { serviceDatabase } from '@granary/testing/service-database';
-import { openRootKeyFile } from '../src/keys/root-key';
+import { openRootKeyFile } from '../src/encryption-keys/root-key';
 import { dataSchema } from '../src/service';
 import { newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 

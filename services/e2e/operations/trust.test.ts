@@ -14,7 +14,7 @@ import { startFinance } from '@granary/finance/service';
 import { paymentsConfig } from '@granary/payments/config';
 import { startPayments } from '@granary/payments/service';
 import { readConfig } from '@granary/shared/config';
-import { grantHeader, type UploadGrant } from '@granary/shared/trust/blob-grant';
+import { permitHeader, type UploadPermit } from '@granary/shared/trust/transfer-permit';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { ServiceDefinition } from '@granary/shared/rpc/types';
 import { newTicket } from '@granary/shared/ids';
@@ -195,9 +195,9 @@ test('exactly the services with a permitted method are trusted callers', () => {
   }
 });
 
-test('an upload grant is valid on every replica of blobs, and without one nothing is transferred', async () => {
+test('an upload permit is valid on every replica of blobs, and without one nothing is transferred', async () => {
   const gateway = openTrust('gateway', environments.gateway, log).towards('blobs');
-  const upload = (grant: Partial<UploadGrant> = {}) => ({
+  const upload = (permit: Partial<UploadPermit> = {}) => ({
     ...({ op: 'upload', appId: 'nobody', appNumber: '7', collection: 'posters', blobId: 'b' } as const),
     ticketId: newTicket('c', 7n),
     caller: 'key',
@@ -208,19 +208,19 @@ test('an upload grant is valid on every replica of blobs, and without one nothin
     isPaid: true,
     isHeld: false,
     expiresAtMs: Date.now() + 30_000,
-    ...grant,
+    ...permit,
   });
-  const post = async (address: string, grant: string | undefined) => {
-    const headers = { 'content-type': 'image/png', ...(grant !== undefined && { [grantHeader]: grant }) };
+  const post = async (address: string, permit: string | undefined) => {
+    const headers = { 'content-type': 'image/png', ...(permit !== undefined && { [permitHeader]: permit }) };
     const response = await fetch(`http://${address}/blob`, { method: 'POST', body: 'x', headers });
     return `${response.status} ${response.headers.get('x-granary-error')}`;
   };
-  const grant = gateway.grant(upload());
+  const permit = gateway.permit(upload());
   // What was granted is asked of data, which knows no such app.
   for (const copy of [blobs, otherBlobs])
-    expect(await post(copy.httpAddress, grant)).toBe('404 NOT_FOUND APP_NOT_FOUND');
-  const tasks = openTrust('tasks', environments.tasks, log).towards('blobs').grant(upload());
-  for (const none of [undefined, '', 'x.y', tasks, grant.replace('.', 'x.'), gateway.token('/blob', '')]) {
+    expect(await post(copy.httpAddress, permit)).toBe('404 NOT_FOUND APP_NOT_FOUND');
+  const tasks = openTrust('tasks', environments.tasks, log).towards('blobs').permit(upload());
+  for (const none of [undefined, '', 'x.y', tasks, permit.replace('.', 'x.'), gateway.token('/blob', '')]) {
     expect(await post(blobs.httpAddress, none)).toBe('401 UNAUTHENTICATED CALL_REFUSED');
   }
 });

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { ServiceError } from '@granary/shared/errors';
-import type { ReadGrant, UploadGrant } from '@granary/shared/trust/blob-grant';
+import type { DownloadPermit, UploadPermit } from '@granary/shared/trust/transfer-permit';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
@@ -74,7 +74,7 @@ async function readAll(stream: IncomingMessage): Promise<string> {
 
 /** The gateway's part: an HTTP server whose requests go through the proxy. */
 async function startFront(addresses: string[]) {
-  const credentials = { grant: () => 'a grant', tls: undefined };
+  const credentials = { permit: () => 'a permit', tls: undefined };
   const transfers = new Transfers({
     STREAM_CONCURRENCY: 100,
     STREAM_APP_PERCENT: 100,
@@ -91,9 +91,9 @@ async function startFront(addresses: string[]) {
     const moved =
       request.method === 'POST'
         ? transfers
-            .upload({}, (transfer) => proxy.upload(request, {} as UploadGrant, call, transfer))
+            .upload({}, (transfer) => proxy.upload(request, {} as UploadPermit, call, transfer))
             .then((body) => void response.writeHead(202).end(body))
-        : transfers.download({}, (transfer) => proxy.read(request, response, {} as ReadGrant, call, transfer));
+        : transfers.download({}, (transfer) => proxy.read(request, response, {} as DownloadPermit, call, transfer));
     moved.catch((error: unknown) => response.writeHead(500).end(error instanceof ServiceError ? error.code : 'other'));
   });
   const port = await listen(server, 0);

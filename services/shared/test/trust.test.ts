@@ -8,7 +8,7 @@ import { Writable } from 'node:stream';
 import { Client, credentials, Metadata, status, type ServiceError as GrpcError } from '@grpc/grpc-js';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
-import { signGrant, type ReadGrant } from '@granary/shared/trust/blob-grant';
+import { signPermit, type DownloadPermit } from '@granary/shared/trust/transfer-permit';
 import type { Batch } from '@granary/shared/gen/granary/mux/v1/Batch';
 import { createAuthorization } from '@granary/shared/rpc/authorization';
 import { openClient } from '@granary/shared/grpc/client';
@@ -546,28 +546,28 @@ describe('what a service is told', () => {
   });
 });
 
-test('a grant is good on any copy of blobs, until it expires, and only when the gateway has signed it', () => {
+test('a permit is good on any copy of blobs, until it expires, and only when the gateway has signed it', () => {
   let nowMs = 1_800_000_000_000;
   const keys = new Map(callersOf.blobs.map((caller) => [caller, [keyOf(caller, 'blobs')]]));
   const { log: kept, lines, text } = recorded();
   const copies = [1, 2].map(() => createGuard('blobs', keys, kept, () => nowMs));
-  const grant: ReadGrant & { expiresAtMs: number } = {
+  const permit: DownloadPermit & { expiresAtMs: number } = {
     op: 'read',
     appId: 'films',
     collection: 'posters',
     blobId: 'b',
     expiresAtMs: nowMs + 30_000,
   };
-  const signed = openTrust('gateway', environments.gateway, log).towards('blobs').grant(grant);
-  for (const copy of copies) expect(copy.grant(signed)).toEqual(grant);
-  const elsewhere = signGrant(keyOf('gateway', 'data'), grant);
-  const finances = signGrant(keyOf('finance', 'blobs'), grant);
+  const signed = openTrust('gateway', environments.gateway, log).towards('blobs').permit(permit);
+  for (const copy of copies) expect(copy.permit(signed)).toEqual(permit);
+  const elsewhere = signPermit(keyOf('gateway', 'data'), permit);
+  const finances = signPermit(keyOf('finance', 'blobs'), permit);
   const token = signToken(keyOf('gateway', 'blobs'), { ...honest, audience: 'blobs' });
   for (const text of [undefined, '', elsewhere, finances, token, altered(signed), spelledAnew(signed), `${signed}.x`])
-    expect(() => copies[0]!.grant(text)).toThrow('not known');
+    expect(() => copies[0]!.permit(text)).toThrow('not known');
   nowMs += 30_000;
-  expect(() => copies[1]!.grant(signed)).toThrow('not known');
-  expect(copies[0]!.refusals().get('no valid grant')).toBe(8);
+  expect(() => copies[1]!.permit(signed)).toThrow('not known');
+  expect(copies[0]!.refusals().get('no valid permit')).toBe(8);
   expect(lines).toHaveLength(2);
   expect(text()).not.toContain(signed.slice(0, 30));
 });

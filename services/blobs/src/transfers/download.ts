@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { ServiceError } from '@granary/shared/errors';
-import type { ReadGrant } from '@granary/shared/trust/blob-grant';
+import type { DownloadPermit } from '@granary/shared/trust/transfer-permit';
 import type { ByteRange, ObjectStore } from '../stores/store';
 import { flow } from '@granary/shared/http/pipe';
 import { blobNotFound, findBlob, type Blob } from '../records/blobs';
@@ -34,9 +34,9 @@ export async function download(
   context: BlobsContext,
   request: IncomingMessage,
   response: ServerResponse,
-  grant: ReadGrant,
+  permit: DownloadPermit,
 ): Promise<void> {
-  const blob = await findVisible(context, grant.appId, grant.collection, grant.blobId);
+  const blob = await findVisible(context, permit.appId, permit.collection, permit.blobId);
   const sizeBytes = Number(blob.sizeBytes);
   const etag = `"${blob.sha256}"`;
   const answer = evaluateConditions(request.method ?? 'GET', request.headers, etag, sizeBytes);

@@ -3,7 +3,7 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { ServiceError, unavailable, type StatusName } from '@granary/shared/errors';
-import { grantErrorHeader, grantHeader, type Grant } from '@granary/shared/trust/blob-grant';
+import { permitErrorHeader, permitHeader, type TransferPermit } from '@granary/shared/trust/transfer-permit';
 import { toServiceError } from '@granary/shared/rpc/status';
 import { formatHostPort, parseHostPort } from '@granary/shared/host-port';
 import { drainHttp } from '@granary/shared/http/drain';
@@ -44,33 +44,33 @@ const lingerMs = 5_000;
 const socketBufferBytes = 256 * 1024;
 
 /**
- * The internal HTTP listener: `POST /blob` uploads, `GET` and `HEAD /blob` download. The grant of the gateway names the
- * operation and the blob; requests without one are refused.
+ * The internal HTTP listener: `POST /blob` uploads, `GET` and `HEAD /blob` download. The permit of the gateway names
+ * the operation and the blob; requests without one are refused.
  */
 export async function startTransferServer(
   context: BlobsContext,
   options: TransferServerOptions,
 ): Promise<TransferServer> {
   const { transfersMax: total } = options;
-  const places = () => new KeyedBudget({ total, perKey: { app: Math.ceil((total * appPercent) / 100) } });
-  const directions = { upload: places(), read: places() };
+  const slots = () => new KeyedBudget({ total, perKey: { app: Math.ceil((total * appPercent) / 100) } });
+  const directions = { upload: slots(), read: slots() };
   let leaving = false;
   const server = createHttpServer(options.trust.tls, (request, response) => {
     if (leaving) response.setHeader('Connection', 'close');
     const requestId = String(request.headers['x-request-id'] ?? '');
     const transfer = async () => {
-      const header = request.headers[grantHeader];
-      const grant = options.trust.guard.grant(typeof header === 'string' ? header : undefined);
-      const place = directions[grant.op].open({ app: grant.appId });
+      const header = request.headers[permitHeader];
+      const permit = options.trust.guard.permit(typeof header === 'string' ? header : undefined);
+      const slot = directions[permit.op].open({ app: permit.appId });
       try {
-        if (!place.tryTake(1)) throw unavailable('Too many blob transfers at once; retry later');
+        if (!slot.tryTake(1)) throw unavailable('Too many blob transfers at once; retry later');
         const { traceparent } = request.headers;
         const trace = typeof traceparent === 'string' ? traceparent : undefined;
         await tracedTransfer(context, `${request.method} /blob`, trace, (within) =>
-          serve(within, options, request, response, { grant, requestId }),
+          serve(within, options, request, response, { permit, requestId }),
         );
       } finally {
-        place.release();
+        slot.release();
       }
     };
     transfer().catch((error: unknown) => answerError(context, request, response, error, requestId));
@@ -113,14 +113,14 @@ async function serve(
   options: TransferServerOptions,
   request: IncomingMessage,
   response: ServerResponse,
-  { grant, requestId }: { grant: Grant; requestId: string },
+  { permit, requestId }: { permit: TransferPermit; requestId: string },
 ): Promise<void> {
   const { method, url } = request;
-  if (url === '/blob' && method === 'POST' && grant.op === 'upload') {
-    const bounded = { ...grant, maxBytes: Math.min(grant.maxBytes, options.maxBytes) };
+  if (url === '/blob' && method === 'POST' && permit.op === 'upload') {
+    const bounded = { ...permit, maxBytes: Math.min(permit.maxBytes, options.maxBytes) };
     answerJson(response, 202, await upload(context, request, bounded, requestId));
-  } else if (url === '/blob' && (method === 'GET' || method === 'HEAD') && grant.op === 'read') {
-    await download(context, request, response, grant);
+  } else if (url === '/blob' && (method === 'GET' || method === 'HEAD') && permit.op === 'read') {
+    await download(context, request, response, permit);
   } else {
     throw new ServiceError('NOT_FOUND', 'NOT_FOUND', 'There is nothing here');
   }
@@ -153,7 +153,7 @@ function answerError(
     return;
   }
   const { code, reason, message, details } = toServiceError(error, context.log, requestId, `${request.method} /blob`);
-  response.setHeader(grantErrorHeader, `${code} ${reason}`);
+  response.setHeader(permitErrorHeader, `${code} ${reason}`);
   answerJson(response, httpStatus[code] ?? 409, { code, reason, message, details });
   if (request.complete) return;
   request.resume();

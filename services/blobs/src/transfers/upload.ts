@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { ServiceError, unavailable } from '@granary/shared/errors';
-import type { UploadGrant } from '@granary/shared/trust/blob-grant';
+import type { UploadPermit } from '@granary/shared/trust/transfer-permit';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
 import { discardPending, insertPending, storedUpload } from '../records/blobs';
@@ -27,17 +27,17 @@ export interface UploadAnswer {
 export async function upload(
   context: BlobsContext,
   request: IncomingMessage,
-  grant: UploadGrant,
+  permit: UploadPermit,
   requestId: string,
 ): Promise<UploadAnswer> {
   const isForm = /^multipart\/form-data\b/i.test(request.headers['content-type'] ?? '');
-  refuseEarly(request, grant.maxBytes, isForm);
+  refuseEarly(request, permit.maxBytes, isForm);
   context.objectStorage.refuseWhenFull();
-  const received = await (isForm ? receiveForm : receiveRaw)(request, context.store, grant.maxBytes);
+  const received = await (isForm ? receiveForm : receiveRaw)(request, context.store, permit.maxBytes);
   const { object } = received;
-  context.committing.add(grant.blobId);
+  context.committing.add(permit.blobId);
   try {
-    const message = await prepare(context, received, grant, requestId).catch(async (error: unknown) => {
+    const message = await prepare(context, received, permit, requestId).catch(async (error: unknown) => {
       await object.discard();
       throw error;
     });
@@ -51,7 +51,7 @@ export async function upload(
       ...(created && { created_collection: { name: created.name, access_policy: { read: created.readAccess } } }),
     };
   } finally {
-    context.committing.delete(grant.blobId);
+    context.committing.delete(permit.blobId);
   }
 }
 
@@ -73,12 +73,12 @@ function refuseEarly(request: IncomingMessage, maxBytes: number, isForm: boolean
 async function prepare(
   context: BlobsContext,
   received: ReceivedUpload,
-  grant: UploadGrant,
+  permit: UploadPermit,
   requestId: string,
 ): Promise<CommitUploadRequest> {
   const { object, metadata } = received;
   const canonical = canonicalMetadata(metadata);
-  const { appId, appNumber, collection, blobId } = grant;
+  const { appId, appNumber, collection, blobId } = permit;
   const contentType = storedType(received.contentType);
   const filename = storedFilename(received.filename);
   const startedMs = context.clock.now().getTime();
@@ -92,7 +92,7 @@ async function prepare(
     objectKey: object.key,
     sizeBytes: object.sizeBytes,
     sha256: object.sha256,
-    ticket: grant.ticketId,
+    ticket: permit.ticketId,
   });
   try {
     if (objectKey === object.key) await object.keep();
@@ -110,17 +110,17 @@ async function prepare(
     blobId,
     contentType,
     metadata,
-    ticketId: grant.ticketId,
+    ticketId: permit.ticketId,
     sizeBytes: String(object.sizeBytes),
     sha256: object.sha256,
     uploadedAt: context.clock.now().toISOString(),
-    isPaid: grant.isPaid,
-    isHeld: grant.isHeld,
+    isPaid: permit.isPaid,
+    isHeld: permit.isHeld,
     idempotency: {
-      caller: grant.caller,
-      method: grant.method,
-      path: grant.path,
-      key: grant.idempotencyKey ?? '',
+      caller: permit.caller,
+      method: permit.method,
+      path: permit.path,
+      key: permit.idempotencyKey ?? '',
       contentHash: contentHash(object.sha256, contentType, filename, canonical),
     },
   };

@@ -9,7 +9,7 @@ import { createSignal } from '@granary/shared/concurrency/signal';
 import { readConfig } from '@granary/shared/config';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import type { BlobsDefinition } from '@granary/shared/gen/granary/blobs/v1/Blobs';
-import { grantHeader, signGrant, type UploadGrant } from '@granary/shared/trust/blob-grant';
+import { permitHeader, signPermit, type UploadPermit } from '@granary/shared/trust/transfer-permit';
 import { openClient } from '@granary/shared/grpc/client';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall, type Client } from '@granary/shared/rpc/types';
@@ -52,7 +52,7 @@ export interface Bench {
   upload(
     headers: Record<string, string>,
     body: Buffer | Iterable<Buffer>,
-    grant?: Partial<UploadGrant>,
+    permit?: Partial<UploadPermit>,
   ): Promise<Answer>;
   read(blobId: string, headers?: Record<string, string>, method?: string): Promise<Answer>;
   /** The names of the objects in the store, and of those that are still being taken in. */
@@ -90,7 +90,7 @@ export function useStore(open: () => Promise<TestStore>): void {
 export const appId = 'cinema';
 export const collection = 'posters';
 
-export function uploadGrant(changes: Partial<UploadGrant> = {}): UploadGrant {
+export function uploadGrant(changes: Partial<UploadPermit> = {}): UploadPermit {
   return {
     op: 'upload',
     appId,
@@ -109,9 +109,9 @@ export function uploadGrant(changes: Partial<UploadGrant> = {}): UploadGrant {
   };
 }
 
-export function signed(grant: Parameters<typeof signGrant>[1]): Record<string, string> {
+export function signed(permit: Parameters<typeof signPermit>[1]): Record<string, string> {
   const key = callKey(secretOf(secret, 'gateway'), 'gateway', 'blobs');
-  return { [grantHeader]: signGrant(key, grant), 'x-request-id': 'test' };
+  return { [permitHeader]: signPermit(key, permit), 'x-request-id': 'test' };
 }
 
 /** A request to the internal listener that the caller writes to. */
@@ -180,8 +180,8 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
       bench.running = await start({ ...config, ...more });
       connect();
     },
-    upload: async (headers, body, grant) => {
-      const sign = signed({ ...uploadGrant(grant), expiresAtMs: Date.now() + limitMs(10_000) });
+    upload: async (headers, body, permit) => {
+      const sign = signed({ ...uploadGrant(permit), expiresAtMs: Date.now() + limitMs(10_000) });
       const request = open(bench.running.httpAddress, 'POST', { ...sign, ...headers });
       const answer = answerOf(request);
       // A refusal can come while the body is still being sent.
@@ -194,8 +194,8 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
       return answer;
     },
     read: async (blobId, headers = {}, method = 'GET') => {
-      const grant = { op: 'read', appId, collection, blobId, expiresAtMs: Date.now() + limitMs(10_000) } as const;
-      const request = open(bench.running.httpAddress, method, { ...signed(grant), ...headers });
+      const permit = { op: 'read', appId, collection, blobId, expiresAtMs: Date.now() + limitMs(10_000) } as const;
+      const request = open(bench.running.httpAddress, method, { ...signed(permit), ...headers });
       request.end();
       return answerOf(request);
     },

@@ -39,17 +39,17 @@ export function blobsSuite(): void {
         const file = { name: 'blob', content: bytes, filename: 'Plakat „Straße“.png', type: 'image/png' };
         const metadata = { name: 'metadata', content: '{"title":"Straße","n":1.50}' };
         const { headers, body } = place === 'before' ? form(metadata, file) : form(file, metadata);
-        const grant = { blobId: newDocumentId() };
-        const answer = await bench.upload(headers, body, grant);
+        const permit = { blobId: newDocumentId() };
+        const answer = await bench.upload(headers, body, permit);
         expect(answer.json()).toEqual({
           ticket_id: expect.stringMatching(/^c7-/) as string,
-          blob_id: grant.blobId,
+          blob_id: permit.blobId,
           status: 'Completed',
           message: 'The blob is stored',
         });
         expect(answer.status).toBe(202);
 
-        const committed = bench.commits.uploads.find((upload) => upload.blobId === grant.blobId)!;
+        const committed = bench.commits.uploads.find((upload) => upload.blobId === permit.blobId)!;
         expect(committed).toMatchObject({
           appId,
           collection,
@@ -60,7 +60,7 @@ export function blobsSuite(): void {
         expect(committed.metadata.toString()).toBe(metadata.content);
         expect(Date.parse(committed.uploadedAt)).toBeGreaterThan(Date.now() - 60_000);
 
-        const read = await bench.read(grant.blobId);
+        const read = await bench.read(permit.blobId);
         expect(read.status).toBe(200);
         expect(read.body.equals(bytes)).toBe(true);
         expect(read.headers).toMatchObject({
@@ -79,16 +79,16 @@ export function blobsSuite(): void {
 
     test('a raw body is a file, with its metadata in a header, whatever its type and length', async () => {
       for (const bytes of [Buffer.alloc(0), Buffer.from('<svg/>')]) {
-        const grant = { blobId: newDocumentId() };
+        const permit = { blobId: newDocumentId() };
         const metadata = Buffer.from('{"title":"Café"}').toString('latin1');
         const answer = await bench.upload(
           { 'content-type': 'image/svg+xml', 'x-blob-metadata': metadata },
           bytes,
-          grant,
+          permit,
         );
         expect(answer.status).toBe(202);
         expect(bench.commits.uploads.at(-1)!.metadata.toString()).toBe('{"title":"Café"}');
-        const read = await bench.read(grant.blobId);
+        const read = await bench.read(permit.blobId);
         expect(read.body.equals(bytes)).toBe(true);
         expect(read.headers['content-disposition']).toBe('attachment');
       }
@@ -96,11 +96,11 @@ export function blobsSuite(): void {
 
     test('an empty file in a form is a blob of no bytes', async () => {
       const { headers, body } = form({ name: 'blob', content: '', filename: '../../etc/passwd' });
-      const grant = { blobId: newDocumentId() };
-      expect((await bench.upload(headers, body, grant)).status).toBe(202);
-      const read = await bench.read(grant.blobId, { range: 'bytes=0-' });
+      const permit = { blobId: newDocumentId() };
+      expect((await bench.upload(headers, body, permit)).status).toBe(202);
+      const read = await bench.read(permit.blobId, { range: 'bytes=0-' });
       expect(read.status).toBe(416);
-      expect((await bench.read(grant.blobId)).headers['content-disposition']).toBe('attachment; filename="passwd"');
+      expect((await bench.read(permit.blobId)).headers['content-disposition']).toBe('attachment; filename="passwd"');
     });
 
     const file = { name: 'blob', content: 'bytes', filename: 'a.txt' };
@@ -230,12 +230,12 @@ export function blobsSuite(): void {
       expect(bench.commits.uploads.length).toBe(uploads);
     });
 
-    test('nothing is done without a grant that is ours, whole, in time and for this', async () => {
-      const grant = { ...uploadGrant(), expiresAtMs: Date.now() + limitMs(10_000) };
-      const good = signed(grant)['x-granary-grant']!;
-      const late = signed({ ...grant, expiresAtMs: Date.now() - 1 })['x-granary-grant']!;
+    test('nothing is done without a permit that is ours, whole, in time and for this', async () => {
+      const permit = { ...uploadGrant(), expiresAtMs: Date.now() + limitMs(10_000) };
+      const good = signed(permit)['x-granary-grant']!;
+      const late = signed({ ...permit, expiresAtMs: Date.now() - 1 })['x-granary-grant']!;
       const [payload, signature] = good.split('.') as [string, string];
-      const larger = Buffer.from(JSON.stringify({ ...grant, maxBytes: 2 ** 50 })).toString('base64url');
+      const larger = Buffer.from(JSON.stringify({ ...permit, maxBytes: 2 ** 50 })).toString('base64url');
       for (const bad of ['', 'x', payload, `${payload}.`, `${larger}.${signature}`, `${good}.x`, late]) {
         const request = open(bench.running.httpAddress, 'POST', { ...text, 'x-granary-grant': bad });
         request.end('x');
@@ -260,17 +260,17 @@ export function blobsSuite(): void {
     });
 
     test('the same idempotency key with the same content is answered as before, and its bytes are stored once', async () => {
-      const grant = () => ({ idempotencyKey: 'k1', blobId: newDocumentId() });
+      const permit = () => ({ idempotencyKey: 'k1', blobId: newDocumentId() });
       const file = { name: 'blob', content: 'same', filename: 'a.txt', type: 'text/plain' };
       const a = form(file, { name: 'metadata', content: '{"a":1,"b":{"c":2,"d":3}}' });
       const b = form({ name: 'metadata', content: '{ "b": {"d":3,"c":2}, "a":1 }' }, file);
-      const first = await bench.upload(a.headers, a.body, grant());
+      const first = await bench.upload(a.headers, a.body, permit());
       const files = (await bench.files()).length;
-      const again = await bench.upload(b.headers, b.body, grant());
+      const again = await bench.upload(b.headers, b.body, permit());
       expect(again.json()).toEqual(first.json());
       expect((await bench.files()).length).toBe(files);
       const other = form({ ...file, filename: 'b.txt' });
-      expect((await bench.upload(other.headers, other.body, grant())).json()).toMatchObject({
+      expect((await bench.upload(other.headers, other.body, permit())).json()).toMatchObject({
         reason: 'IDEMPOTENCY_KEY_REUSED',
       });
       expect((await bench.files()).length).toBe(files);
@@ -337,7 +337,7 @@ export function blobsSuite(): void {
 
     test('a blob is found under its own app and collection only', async () => {
       for (const other of [{ appId: 'other' }, { collection: 'other' }, { blobId: newDocumentId() }]) {
-        const grant = {
+        const permit = {
           op: 'read',
           appId,
           collection,
@@ -345,20 +345,20 @@ export function blobsSuite(): void {
           expiresAtMs: Date.now() + limitMs(10_000),
           ...other,
         } as const;
-        const request = open(bench.running.httpAddress, 'GET', signed(grant));
+        const request = open(bench.running.httpAddress, 'GET', signed(permit));
         request.end();
         expect((await answerOf(request)).json()).toMatchObject({ code: 'NOT_FOUND', reason: 'BLOB_NOT_FOUND' });
       }
     });
 
     test('a reader that goes away holds nothing open', async () => {
-      const grant = { blobId: newDocumentId() };
-      await bench.upload(text, Buffer.alloc(30_000_000), grant);
+      const permit = { blobId: newDocumentId() };
+      await bench.upload(text, Buffer.alloc(30_000_000), permit);
       const read = {
         op: 'read',
         appId,
         collection,
-        blobId: grant.blobId,
+        blobId: permit.blobId,
         expiresAtMs: Date.now() + limitMs(10_000),
       } as const;
       const request = open(bench.running.httpAddress, 'GET', signed(read));
@@ -370,7 +370,7 @@ export function blobsSuite(): void {
       request.destroy();
       // A stop waits for transfers under way, so this one is over.
       await bench.restart();
-      expect((await bench.read(grant.blobId, { range: 'bytes=0-3' })).body.length).toBe(4);
+      expect((await bench.read(permit.blobId, { range: 'bytes=0-3' })).body.length).toBe(4);
     });
   });
 
@@ -414,7 +414,7 @@ export function blobsSuite(): void {
       ).toBe('stored');
     });
 
-    test('a grant that is used again takes nothing from the upload that it was for', async () => {
+    test('a permit that is used again takes nothing from the upload that it was for', async () => {
       const blobId = newDocumentId();
       await bench.upload(text, Buffer.from('the first'), { blobId });
       // This is the state while data is being asked.

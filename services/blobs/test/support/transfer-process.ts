@@ -72,11 +72,11 @@ function startHop(config: BlobsConfig, address: string): void {
     const call = newCall('test', limitMs(5_000));
     const work = async () => {
       if (request.method === 'POST') {
-        const grant = uploadGrant({ blobId, maxBytes: config.MAX_BLOB_BYTES });
-        response.end(await transfers.upload({}, (transfer) => proxy.upload(request, grant, call, transfer)));
+        const permit = uploadGrant({ blobId, maxBytes: config.MAX_BLOB_BYTES });
+        response.end(await transfers.upload({}, (transfer) => proxy.upload(request, permit, call, transfer)));
       } else {
-        const grant = { op: 'read', appId, collection, blobId } as const;
-        await transfers.download({}, (transfer) => proxy.read(request, response, grant, call, transfer));
+        const permit = { op: 'read', appId, collection, blobId } as const;
+        await transfers.download({}, (transfer) => proxy.read(request, response, permit, call, transfer));
       }
     };
     work().catch((error: unknown) => {

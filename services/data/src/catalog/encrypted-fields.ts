@@ -1,5 +1,5 @@
 import type { ServiceError } from '@granary/shared/errors';
-import { unwrapKeys, type DataKey } from '../keys/data-keys';
+import { unwrapKeys, type DataKey } from '../encryption-keys/data-keys';
 
 /** The fields of a collection whose values are stored encrypted, with the data keys of its app. */
 export interface EncryptedFields {

@@ -1,8 +1,8 @@
 import { conflict, ServiceError } from '@granary/shared/errors';
 import type { Connection, Queryable } from '@granary/shared/postgres/pool';
 import type { CollectionRef } from '../catalog/collection';
-import { encryptionUnavailable, newFirstKey, type NewDataKey } from '../keys/data-keys';
-import type { RootKey } from '../keys/root-key';
+import { encryptionUnavailable, newFirstKey, type NewDataKey } from '../encryption-keys/data-keys';
+import type { RootKey } from '../encryption-keys/root-key';
 import { PAYMENT_REQUIRED } from '../catalog/read-price';
 import { encryptField, ENCRYPTION_CONFLICT } from '../tables/encrypted-field';
 

@@ -25,7 +25,7 @@ import {
 } from '../catalog/index-definition';
 import { ruleOfType } from '../catalog/schema';
 import type { WantedType } from '../documents/misfits';
-import type { NewDataKey } from '../keys/data-keys';
+import type { NewDataKey } from '../encryption-keys/data-keys';
 import { changeTypes, type AssertFit } from './fitting-documents';
 import { addIndex, enqueueBuild, restoreColumns, type NewIndex } from '../tables/define-index';
 import { dropIndex } from '../tables/drop-index';

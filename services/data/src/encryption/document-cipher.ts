@@ -12,7 +12,7 @@ import { compileProjection, project, type Projection } from '../json/project';
 import type { CollectionRef } from '../catalog/collection';
 import { termPath } from '../catalog/index-definition';
 import { requireKeys } from '../catalog/encrypted-fields';
-import type { DataKey } from '../keys/data-keys';
+import type { DataKey } from '../encryption-keys/data-keys';
 import { encryptedPrefix, FieldCipher } from './field-cipher';
 
 /** A field whose values are stored encrypted. */

@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
-import type { DataKey } from '../keys/data-keys';
+import type { DataKey } from '../encryption-keys/data-keys';
 
 const [nonceBytes, tagBytes] = [12, 16];
 

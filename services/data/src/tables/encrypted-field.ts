@@ -4,7 +4,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { isFieldPath } from '../catalog/names';
 import type { CollectionRef } from '../catalog/collection';
 import { documentsTable, historyTable } from '../catalog/table-names';
-import { ensureDataKey, type NewDataKey } from '../keys/data-keys';
+import { ensureDataKey, type NewDataKey } from '../encryption-keys/data-keys';
 
 export const ENCRYPTION_CONFLICT = 'ENCRYPTION_CONFLICT';
 

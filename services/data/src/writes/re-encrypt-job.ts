@@ -9,7 +9,7 @@ import { documentsTable } from '../catalog/table-names';
 import type { Committer } from '../commit/committer';
 import { storedKeyPrefix } from '../encryption/field-cipher';
 import { JobInterruptedError, type JobContext, type JobFunction, type Report } from '../jobs/queue';
-import type { DataKey } from '../keys/data-keys';
+import type { DataKey } from '../encryption-keys/data-keys';
 import { ChangeWrite } from './change-write';
 import type { DocumentChange } from './document-change';
 

@@ -67,7 +67,7 @@ export class Answers {
     request: IncomingMessage,
     response: ServerResponse,
     { body, keys, isStreamed }: Outgoing,
-  ): HeldAnswer | undefined {
+  ): ChargedAnswer | undefined {
     const isTakenAtOnce = body.length < pieceBytes && response.socket?.writableLength === 0 && !isStreamed;
     if (isTakenAtOnce) return undefined;
     const held = this.charge(request, response, body.length, keys);
@@ -93,7 +93,7 @@ export class Answers {
     response: ServerResponse,
     sizeBytes: number,
     keys: ClientKeys,
-  ): HeldAnswer | undefined {
+  ): ChargedAnswer | undefined {
     const { socket } = request;
     const lease = this.memory.budget.open(keys, () => {
       this.evicted += 1;
@@ -126,7 +126,7 @@ export class Answers {
       unsent.transfer.stop();
       this.unsent.delete(socket);
     });
-    return new HeldAnswer(response, lease, unsent.transfer);
+    return new ChargedAnswer(response, lease, unsent.transfer);
   }
 
   private unsentOf(socket: Socket): UnsentAnswers {
@@ -151,7 +151,7 @@ export interface Outgoing {
 }
 
 /** An answer whose bytes are charged until it has been sent. */
-export class HeldAnswer {
+export class ChargedAnswer {
   constructor(
     private readonly response: ServerResponse,
     private readonly lease: BudgetLease,

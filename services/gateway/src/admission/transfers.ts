@@ -4,7 +4,7 @@ import { startDeadline, cancelDeadline, type Deadline } from '@granary/shared/co
 import type { PumpObserver } from '@granary/shared/http/pipe';
 import { overloaded } from '../errors/problem';
 import type { ClientKeys } from './client-budget';
-import { TransferPlaces, type Place } from './transfer-places';
+import { TransferSlots, type TransferSlot } from './transfer-slots';
 
 export interface TransferSettings {
   STREAM_CONCURRENCY: number;
@@ -22,8 +22,8 @@ const stalledAfterMs = 500;
 
 /** The uploads and the downloads of blobs under way: how many there may be, and how slow their clients. */
 export class Transfers {
-  readonly uploadPlaces: TransferPlaces;
-  readonly downloadPlaces: TransferPlaces;
+  readonly uploadPlaces: TransferSlots;
+  readonly downloadPlaces: TransferSlots;
   private readonly uploadRate: MinimumRateMonitor;
   private readonly downloadRate: MinimumRateMonitor;
   private slowUploads = 0;
@@ -38,8 +38,8 @@ export class Transfers {
       perAddress: part(settings.STREAM_CLIENT_PERCENT),
       queueTimeoutMs: settings.QUEUE_TIMEOUT_MS,
     };
-    this.uploadPlaces = new TransferPlaces(limits);
-    this.downloadPlaces = new TransferPlaces(limits);
+    this.uploadPlaces = new TransferSlots(limits);
+    this.downloadPlaces = new TransferSlots(limits);
     const rate = (windowMs: number) =>
       new MinimumRateMonitor({
         graceMs: windowMs,
@@ -69,7 +69,7 @@ export class Transfers {
 
 async function within<D extends Transfer, T>(
   transfer: D,
-  places: TransferPlaces,
+  places: TransferSlots,
   keys: ClientKeys,
   work: (transfer: D) => Promise<T>,
 ): Promise<T> {
@@ -85,10 +85,10 @@ async function within<D extends Transfer, T>(
 abstract class Transfer implements PumpObserver {
   private error: ServiceError | undefined;
   private abort: ((error: ServiceError) => void) | undefined;
-  protected place: Place | undefined;
+  protected place: TransferSlot | undefined;
 
   /** Rejects with OVERLOADED where there is no place. */
-  async enter(places: TransferPlaces, keys: ClientKeys): Promise<void> {
+  async enter(places: TransferSlots, keys: ClientKeys): Promise<void> {
     this.place = await places.enter(keys, () => this.cancel(overloaded()));
   }
 

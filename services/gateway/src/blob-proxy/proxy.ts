@@ -3,7 +3,12 @@ import { request, type Agent, type ClientRequest, type IncomingMessage, type Ser
 import { request as requestOverTls } from 'node:https';
 import type { Socket } from 'node:net';
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '@granary/shared/errors';
-import { grantErrorHeader, grantHeader, type ReadGrant, type UploadGrant } from '@granary/shared/trust/blob-grant';
+import {
+  permitErrorHeader,
+  permitHeader,
+  type DownloadPermit,
+  type UploadPermit,
+} from '@granary/shared/trust/transfer-permit';
 import type { Call } from '@granary/shared/rpc/types';
 import { headerText } from '@granary/shared/http/header-text';
 import { flow, pump } from '@granary/shared/http/pipe';
@@ -18,14 +23,14 @@ import { RenewingAgent } from './renewing-agent';
 export interface BlobProxyOptions {
   /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
   address: string;
-  /** Sign the grants and, with TLS, authenticate the blobs service. */
-  credentials: Pick<CallCredentials, 'grant' | 'tls'>;
+  /** Sign the permits and, with TLS, authenticate the blobs service. */
+  credentials: Pick<CallCredentials, 'permit' | 'tls'>;
   /** A transfer that is idle for this long is aborted. */
   idleTimeoutMs: number;
 }
 
-/** A grant only has to live until the transfer starts. */
-const grantLifetimeMs = 30_000;
+/** A permit only has to live until the transfer starts. */
+const permitLifetimeMs = 30_000;
 /** Shorter than the listener keeps an idle connection. */
 const idleConnectionMs = 30_000;
 const connectionsMax = 1_024;
@@ -75,7 +80,7 @@ export class BlobProxy {
    * Forwards the body of `incoming` and resolves to the JSON of the answer. Throws the error of the service as soon as
    * it refuses, even while the body is still arriving; the rest of it is then not read.
    */
-  async upload(incoming: IncomingMessage, grant: UploadGrant, call: Call, transfer: Upload): Promise<Buffer> {
+  async upload(incoming: IncomingMessage, permit: UploadPermit, call: Call, transfer: Upload): Promise<Buffer> {
     // The body is not read before an endpoint answers 100, so until then the request can be sent to another one.
     const headers: ProxyHeaders = { ...copy(incoming, uploadHeaders), expect: '100-continue' };
     const metadata = incoming.headers[metadataHeader];
@@ -93,7 +98,7 @@ export class BlobProxy {
         // The client may have disconnected before there was a listener.
         if (incoming.destroyed) throw clientDisconnected();
         const onSilent = () => (transfer.isClientAwaited ? stalledUpload() : endpointTimedOut());
-        upstream = this.open(peer, 'POST', headers, grant, call, onSilent);
+        upstream = this.open(peer, 'POST', headers, permit, call, onSilent);
         upstream.flushHeaders();
         const coming = answerOf(upstream);
         // A rejection is handled by the race here, or where the answer is awaited below.
@@ -125,7 +130,7 @@ export class BlobProxy {
   async read(
     incoming: IncomingMessage,
     outgoing: ServerResponse,
-    grant: ReadGrant,
+    permit: DownloadPermit,
     call: Call,
     transfer: Download,
   ): Promise<void> {
@@ -139,7 +144,7 @@ export class BlobProxy {
       // Until an answer begins, the request can be sent to another endpoint.
       const response = await this.ask((peer) => {
         if (outgoing.destroyed) throw clientDisconnected();
-        upstream = this.open(peer, method, headers, grant, call, endpointTimedOut);
+        upstream = this.open(peer, method, headers, permit, call, endpointTimedOut);
         upstream.end();
         return answerOf(upstream);
       });
@@ -179,7 +184,7 @@ export class BlobProxy {
     peer: Endpoint,
     method: string,
     headers: ProxyHeaders,
-    grant: UploadGrant | ReadGrant,
+    permit: UploadPermit | DownloadPermit,
     call: Call,
     onSilent: () => ServiceError,
   ): ClientRequest {
@@ -194,7 +199,7 @@ export class BlobProxy {
         ...headers,
         'x-request-id': call.requestId,
         ...(call.trace !== undefined && { traceparent: call.trace }),
-        [grantHeader]: credentials.grant({ ...grant, expiresAtMs: Date.now() + grantLifetimeMs }),
+        [permitHeader]: credentials.permit({ ...permit, expiresAtMs: Date.now() + permitLifetimeMs }),
       },
     });
     upstream.once('socket', (socket) => limitConnecting(upstream, socket));
@@ -264,7 +269,7 @@ interface ProxiedError {
 
 /** The error that the service threw. An answer to HEAD has no body, so code and reason are in a header as well. */
 function errorIn(response: IncomingMessage, body: Buffer): unknown {
-  const header = response.headers[grantErrorHeader];
+  const header = response.headers[permitErrorHeader];
   if (typeof header !== 'string') return new Error(`the blobs service answered ${response.statusCode}`);
   const [code, reason] = header.split(' ') as [StatusName, string];
   const { message, details } = (

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { forbidden, notFound, ServiceError } from '@granary/shared/errors';
-import type { UploadGrant } from '@granary/shared/trust/blob-grant';
+import type { UploadPermit } from '@granary/shared/trust/transfer-permit';
 import type { Call } from '@granary/shared/rpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { clientKeys } from '../admission/client-budget';
@@ -80,7 +80,7 @@ async function upload(
   const [key, askedBy] =
     payment === undefined ? [idempotencyKey(request), callerName(caller)] : [paidKey(payment), paidCallerName(caller)];
   const ticketId = heldTicket ?? newTicket('c', BigInt(caller.appNumber));
-  const grant: UploadGrant = {
+  const permit: UploadPermit = {
     op: 'upload',
     appId: path.app_id,
     appNumber: caller.appNumber,
@@ -96,7 +96,7 @@ async function upload(
     isHeld: heldTicket !== undefined,
   };
   const answer = await context.transfers.upload(keysOf(context, request), (transfer) =>
-    context.blobProxy.upload(incoming, grant, call, transfer),
+    context.blobProxy.upload(incoming, permit, call, transfer),
   );
   const { ticket_id: storedTicketId } = JSON.parse(answer.toString()) as { ticket_id: string };
   return jsonBytes(202, answer, { ...taskLocation(storedTicketId), ...replayedHeader(storedTicketId !== ticketId) });
@@ -107,8 +107,8 @@ export async function readBlob(context: GatewayContext, request: RouteRequest<Pa
   const { incoming, outgoing, path, caller, call } = request;
   await context.transfers.download(keysOf(context, request), async (transfer) => {
     await checkAccess(context, path, caller, call);
-    const grant = { op: 'read', appId: path.app_id, collection: path.collection, blobId: path.blob_id } as const;
-    await context.blobProxy.read(incoming, outgoing, grant, call, transfer);
+    const permit = { op: 'read', appId: path.app_id, collection: path.collection, blobId: path.blob_id } as const;
+    await context.blobProxy.read(incoming, outgoing, permit, call, transfer);
   });
   return undefined;
 }

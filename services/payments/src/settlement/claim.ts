@@ -45,8 +45,8 @@ export interface Claim extends ClaimedPurchase {
   settledAt: Date | null;
   /** The time at which its transaction was found to be included without moving anything. */
   failedAt: Date | null;
-  /** The time at which the request that it pays for was granted. */
-  grantedAt: Date | null;
+  /** The time at which the payment was redeemed, which happens once: for the request that it pays for. */
+  redeemedAt: Date | null;
   refusedBecause: string | null;
   /** The time at which the work that an upfront payment pays for was begun. */
   begunAt: Date | null;
@@ -103,7 +103,7 @@ export const columns = sql`id, ticket_id as "ticketId", scope, key, app_id as "a
   quote_id as "quoteId", amount_utia as "amountUtia", app_share_ppm as "appSharePpm", network, asset,
   amount::text as amount, payer, proof, valid_until as "validUntil", state, transaction_bytes as bytes, transaction_hash as hash,
   sent_at as "sentAt", begun_at as "begunAt", included_at as "includedAt", included_hash as "includedHash",
-  block_height as "blockHeight", failed_at as "failedAt", settled_at as "settledAt", granted_at as "grantedAt",
+  block_height as "blockHeight", failed_at as "failedAt", settled_at as "settledAt", granted_at as "redeemedAt",
   refused_because as "refusedBecause", fingerprint, identifier, answer,
   created_at as "createdAt", updated_at as "updatedAt"`;
 

@@ -246,8 +246,8 @@ export class Claims {
     return this.change(id, sql`begun_at = clock_timestamp()`, sql`${isMovedInSql} and begun_at is null`);
   }
 
-  /** Grants what a payment pays for whose money was moved. True for one caller only. */
-  grant(id: string, answer: Buffer | null): Promise<boolean> {
+  /** Redeems a payment whose money was moved; the table calls it granted. True for one caller only. */
+  redeem(id: string, answer: Buffer | null): Promise<boolean> {
     return this.change(
       id,
       sql`state = case state when 'settled' then 'granted' else state end, granted_at = clock_timestamp(), answer = ${answer}`,

@@ -80,7 +80,7 @@ async function settle(
   const isSame = taken.claim.appId === appId && taken.claim.requestHash.equals(requestHash);
   if (!isSame) return duplicate();
   const claim = await settler.settle(taken, waitMs);
-  if (claim.state === 'refused' && !claim.grantedAt) {
+  if (claim.state === 'refused' && !claim.redeemedAt) {
     return failure(claim.refusedBecause!, 'The network refuses the payment', network, claim.payer);
   }
   if (!isMoved(claim)) {
@@ -91,7 +91,7 @@ async function settle(
     return { ...pending, transaction: claim.transaction?.hash ?? '' };
   }
   // Nothing here keeps what others sell from being given twice for one payment.
-  if (appId === null && !(await claims.grant(claim.id, null))) return duplicate();
+  if (appId === null && !(await claims.redeem(claim.id, null))) return duplicate();
   return success(claim);
 }
 

@@ -65,7 +65,7 @@ export class RequestPayments {
     if (request.purchase!.isUpfront && isMoved(claim)) {
       return message<PaymentCheck>({ paidUtia, hasIdentifier, settlement });
     }
-    if (claim.grantedAt) {
+    if (claim.redeemedAt) {
       return message<PaymentCheck>({ paidUtia, hasIdentifier, answer: claim.answer!, settlement });
     }
     return message<PaymentCheck>({ paidUtia: worthOfMoved(claim.amountUtia, request).toString(), hasIdentifier });
@@ -84,10 +84,10 @@ export class RequestPayments {
     if (signal.aborted && !isUpfront) throw unavailable('The payment was settled too late to be answered');
     if (!isMoved(claim)) return settlementOf(claim);
     if (isUpfront) {
-      if (!claim.grantedAt && !claim.begunAt) await claims.begun(claim.id);
+      if (!claim.redeemedAt && !claim.begunAt) await claims.begun(claim.id);
       return settlementOf(claim);
     }
-    if (claim.grantedAt || !(await claims.grant(claim.id, this.keptAnswer(claim, request, taken.checked)))) {
+    if (claim.redeemedAt || !(await claims.redeem(claim.id, this.keptAnswer(claim, request, taken.checked)))) {
       return this.repeated(claim, request);
     }
     return settlementOf(claim);
@@ -100,7 +100,7 @@ export class RequestPayments {
     const { claims } = this.options;
     const claim = await claims.byTicket(ticketId);
     if (!claim || !isMoved(claim)) throw notFound('TASK_NOT_FOUND', 'There is no payment that is settled');
-    await claims.grant(claim.id, null);
+    await claims.redeem(claim.id, null);
   }
 
   /** The state of a payment. Throws TASK_NOT_FOUND. */
@@ -141,7 +141,7 @@ export class RequestPayments {
    */
   private async moved(taken: TakenClaim, signal: CancelSignal): Promise<Claim> {
     const claim = await this.options.settler.settle(taken, this.options.X402_SETTLE_WAIT_MS, signal);
-    if (claim.state === 'refused' && !claim.grantedAt) throw refusedByNetwork(claim);
+    if (claim.state === 'refused' && !claim.redeemedAt) throw refusedByNetwork(claim);
     return claim;
   }
 
@@ -234,9 +234,9 @@ export class RequestPayments {
   private assertSame(claim: Claim, { purchase, paymentJson }: PayRequest, identifier: Buffer | null): void {
     const isSame = claim.appId === purchase!.appId && claim.requestHash.equals(purchase!.requestHash);
     if (!isSame) throw alreadyUsed();
-    if (claim.state === 'refused' && !claim.grantedAt) throw refusedByNetwork(claim);
+    if (claim.state === 'refused' && !claim.redeemedAt) throw refusedByNetwork(claim);
     if (purchase!.isUpfront) return this.assertUsable(claim);
-    if (!claim.grantedAt) return;
+    if (!claim.redeemedAt) return;
     const isRepeated = claim.identifier
       ? identifier?.equals(claim.identifier) === true
       : fingerprintOf(paymentJson).equals(claim.fingerprint);
@@ -247,16 +247,16 @@ export class RequestPayments {
    * Throws PAYMENT_REFUSED once an upfront payment is too old to be repeated. Until then, its work is done under its
    * ticket, so a repetition does nothing more.
    */
-  private assertUsable({ begunAt, grantedAt, settledAt }: Claim): void {
+  private assertUsable({ begunAt, redeemedAt, settledAt }: Claim): void {
     // Older releases did not store when that was begun; where it was not, a payment that was noticed late still pays.
-    const since = begunAt ?? (grantedAt ? settledAt : null);
+    const since = begunAt ?? (redeemedAt ? settledAt : null);
     if (since && this.options.now().getTime() - since.getTime() > usableMs) throw alreadyUsed();
   }
 }
 
 /** The status of a payment as tasks show it. */
-function statusOf({ state, sentAt, begunAt, grantedAt }: Claim): string {
-  if (grantedAt) return 'Completed';
+function statusOf({ state, sentAt, begunAt, redeemedAt }: Claim): string {
+  if (redeemedAt) return 'Completed';
   if (state === 'refused') return 'Failed';
   if (begunAt) return 'StoringData';
   if (state === 'claimed') return 'Pending';

@@ -227,9 +227,9 @@ export class Settler {
     );
   }
 
-  private async refuse({ id, grantedAt, network, payer, amount }: Claim, reason: string): Promise<boolean> {
+  private async refuse({ id, redeemedAt, network, payer, amount }: Claim, reason: string): Promise<boolean> {
     const isRefused = await this.options.claims.refused(id, reason);
-    if (isRefused && grantedAt) {
+    if (isRefused && redeemedAt) {
       this.options.log.error(
         { claim: id, network, payer, amount: amount.toString(), reason },
         'a payment has fallen out of the chain after it was answered, and cannot be made again: nothing is credited for it',

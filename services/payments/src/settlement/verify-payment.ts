@@ -76,7 +76,7 @@ export class PaymentVerification {
  * the requirement that it was presented for: `settle` refuses it for another one.
  */
 const problemWith = (claim: Claim, envelope: Envelope): PaymentProblem | undefined =>
-  claim.grantedAt || !wasPresentedFor(claim, envelope) ? used : undefined;
+  claim.redeemedAt || !wasPresentedFor(claim, envelope) ? used : undefined;
 
 function wasPresentedFor({ appId, requestHash }: Claim, envelope: Envelope): boolean {
   if (appId === null) return requestHash.equals(othersHashOf(envelope));

@@ -4,7 +4,7 @@ import { loadService } from '../rpc/protos';
 /**
  * The multiplexer sends many calls on one stream (see protos/mux/v1/mux.proto). This file is what both ends agree on.
  * The client's end is client.ts (calls, their order and the window) over channels.ts (streams and connections), the
- * server's is server.ts over session.ts (calls) and answer-queue.ts. Only grpc/client.ts and grpc/server.ts use them.
+ * server's is server.ts over session.ts (calls) and response-queue.ts. Only grpc/client.ts and grpc/server.ts use them.
  */
 export const muxDefinition = loadService<MuxDefinition>('mux', 'Mux');
 

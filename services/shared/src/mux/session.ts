@@ -8,7 +8,7 @@ import type { Logger } from '../logger';
 import { runHandler, type AnyHandler } from '../rpc/call';
 import { toFailure, toServiceError, type Failure } from '../rpc/status';
 import type { Call } from '../rpc/types';
-import { AnswerQueue, type PendingAnswer } from './answer-queue';
+import { ResponseQueue, type PendingResponse } from './response-queue';
 import type { SessionCredentials } from './credentials';
 import { itemOverheadBytes, renewMethod, windowItems } from './protocol';
 
@@ -21,7 +21,7 @@ export interface MuxMethod {
 
 export interface SessionOptions {
   methods: ReadonlyMap<string, MuxMethod>;
-  /** A larger answer becomes RESULT_TOO_LARGE, as in gRPC. */
+  /** A larger response becomes RESULT_TOO_LARGE, as in gRPC. */
   maxAnswerBytes: number;
   log: Logger;
   /** Absent: everybody may call everything. */
@@ -32,26 +32,26 @@ export interface SessionOptions {
 export type MuxDuplex = ServerDuplexStream<Batch, BatchInput>;
 
 /**
- * Above this many bytes of queued answers no call is read until half of them are sent: the caller does not read its
- * answers.
+ * Above this many bytes of queued responses no call is read until half of them are sent: the caller does not read its
+ * responses.
  */
 const queuedBytesMax = 8 * 1024 * 1024;
 
-/** A call from its arrival until its answer has been sent. */
-class SessionCall implements PendingAnswer {
+/** A call from its arrival until its response has been sent. */
+class SessionCall implements PendingResponse {
   readonly signal = new Cancellation();
   deadline: Deadline | undefined = undefined;
-  answer: Buffer | undefined = undefined;
+  response: Buffer | undefined = undefined;
   sentBytes = 0;
   failure: Failure | undefined = undefined;
 
   constructor(readonly id: number) {}
 }
 
-/** The server's end of one stream: runs the calls that arrive on it and sends their answers. */
+/** The server's end of one stream: runs the calls that arrive on it and sends their responses. */
 export class MuxSession {
   private readonly running = new Map<number, SessionCall>();
-  private readonly answers: AnswerQueue<SessionCall>;
+  private readonly responses: ResponseQueue<SessionCall>;
   private readonly allowedMethods: ReadonlyMap<string, MuxMethod>;
   private isCallerDone = false;
   private isClosed = false;
@@ -61,9 +61,9 @@ export class MuxSession {
     private readonly options: SessionOptions,
   ) {
     this.allowedMethods = options.credentials?.methods ?? options.methods;
-    this.answers = new AnswerQueue({
+    this.responses = new ResponseQueue({
       write: (batch, sent) => duplex.write(batch, sent),
-      answered: (call) => this.release(call),
+      sent: (call) => this.release(call),
       flushed: () => {
         this.resumeWhenRoom();
         this.endWhenDone();
@@ -81,12 +81,12 @@ export class MuxSession {
   }
 
   counts(): { calls: number; answerBytes: number } {
-    return { calls: this.running.size, answerBytes: this.answers.bytes };
+    return { calls: this.running.size, answerBytes: this.responses.bytes };
   }
 
   /** Asks the client to send its next calls on another stream; those that it has sent are answered. */
   goAway(): void {
-    if (!this.isClosed && !this.duplex.writableEnded) this.answers.send({ goingAway: true }, itemOverheadBytes);
+    if (!this.isClosed && !this.duplex.writableEnded) this.responses.send({ goingAway: true }, itemOverheadBytes);
   }
 
   private receive({ calls, cancelled }: Batch): void {
@@ -130,10 +130,10 @@ export class MuxSession {
     try {
       const response = await runHandler(method.handler, method.deserialize(request), context, log, path);
       if (call.signal.aborted) return;
-      const answer = method.serialize(response);
-      if (answer.length > maxAnswerBytes)
+      const bytes = method.serialize(response);
+      if (bytes.length > maxAnswerBytes)
         throw new ServiceError('RESOURCE_EXHAUSTED', 'RESULT_TOO_LARGE', 'The result is too large');
-      this.answers.answer(call, answer);
+      this.responses.respond(call, bytes);
       this.pauseWhenFull();
     } catch (error) {
       this.fail(call, toServiceError(error, log, context.requestId, path));
@@ -142,7 +142,7 @@ export class MuxSession {
 
   private fail(call: SessionCall, error: ServiceError): void {
     if (call.signal.aborted) return;
-    this.answers.fail(call, toFailure(error));
+    this.responses.fail(call, toFailure(error));
     this.pauseWhenFull();
   }
 
@@ -151,7 +151,7 @@ export class MuxSession {
     if (!call) return;
     this.release(call);
     call.signal.abort();
-    this.answers.discard(call);
+    this.responses.discard(call);
     this.resumeWhenRoom();
     this.endWhenDone();
   }
@@ -162,11 +162,11 @@ export class MuxSession {
   }
 
   private pauseWhenFull(): void {
-    if (this.answers.bytes > queuedBytesMax || this.running.size > 2 * windowItems) this.duplex.pause();
+    if (this.responses.bytes > queuedBytesMax || this.running.size > 2 * windowItems) this.duplex.pause();
   }
 
   private resumeWhenRoom(): void {
-    const hasRoom = this.answers.bytes < queuedBytesMax / 2 && this.running.size <= windowItems;
+    const hasRoom = this.responses.bytes < queuedBytesMax / 2 && this.running.size <= windowItems;
     if (hasRoom && !this.isClosed && this.duplex.isPaused()) this.duplex.resume();
   }
 
@@ -179,7 +179,7 @@ export class MuxSession {
     if (this.isClosed) return;
     this.isClosed = true;
     for (const call of [...this.running.values()]) this.abandon(call);
-    this.answers.close();
+    this.responses.close();
     this.options.onClosed();
   }
 }

@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { ServiceError } from '../errors';
-import { verifyGrant, type Grant } from './blob-grant';
+import { verifyPermit, type TransferPermit } from './transfer-permit';
 import type { Logger } from '../logger';
 import { counters } from '../telemetry/metrics';
 import type { ServiceName } from './services';
@@ -19,7 +19,7 @@ const refusals = [
   'token from the future',
   'token for another app',
   'not allowed',
-  'no valid grant',
+  'no valid permit',
 ] as const;
 
 /** Why a call was refused, for the log and the metrics; the caller learns only UNAUTHENTICATED or PERMISSION_DENIED. */
@@ -40,8 +40,8 @@ export interface Guard {
   authenticate(token: string | undefined, method: string): Claims;
   /** Logs and counts a refusal: PERMISSION_DENIED for `not allowed`, UNAUTHENTICATED for all others. */
   refuse(why: Refusal, method: string, caller?: ServiceName): ServiceError;
-  /** The claims of a grant of the gateway, see blob-grant.ts. Throws UNAUTHENTICATED. */
-  grant(text: string | undefined): Grant;
+  /** The claims of a permit of the gateway, see transfer-permit.ts. Throws UNAUTHENTICATED. */
+  permit(text: string | undefined): TransferPermit;
   /** How many calls were refused since the start, by reason. */
   refusals(): ReadonlyMap<Refusal, number>;
 }
@@ -89,10 +89,10 @@ export function createGuard(
       return token.claims;
     },
     refuse,
-    grant: (text) => {
-      const grant = verifyGrant(keys.get('gateway') ?? [], text, now());
-      if (!grant) throw refuse('no valid grant', '/blob');
-      return grant;
+    permit: (text) => {
+      const permit = verifyPermit(keys.get('gateway') ?? [], text, now());
+      if (!permit) throw refuse('no valid permit', '/blob');
+      return permit;
     },
     refusals: () => counts,
   };

@@ -1,7 +1,7 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
 import { wrongConfig, type ConfigError } from '../config';
-import { signGrant, type Grant } from './blob-grant';
+import { signPermit, type TransferPermit } from './transfer-permit';
 import type { Logger } from '../logger';
 import type { PemFiles } from './pem-files';
 import { readSecret } from './setting-file';
@@ -33,8 +33,8 @@ export interface CallCredentials {
   tls: PemFiles | undefined;
   /** A token for one call: `method` is `/package.Service/Method`, `app` may be empty. */
   token(method: string, app: string): string;
-  /** The signed text of a grant for one blob transfer. */
-  grant(grant: Grant): string;
+  /** The signed text of a permit for one blob transfer. */
+  permit(permit: TransferPermit): string;
 }
 
 export interface ServerTrust {
@@ -79,7 +79,7 @@ export function openTrust(
         channel: channelCredentials(tls?.files),
         tls: tls?.files,
         token: (method, app) => signToken(key, { caller: service, audience, app, method }),
-        grant: (grant) => signGrant(key, grant),
+        permit: (permit) => signPermit(key, permit),
       };
     },
     server: () => {

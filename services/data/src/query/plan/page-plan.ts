@@ -5,7 +5,7 @@ import { pathOfEqualities, pathOfOrder, type AccessPath } from './access-path';
 import type { Position } from './cursor';
 import { equalityKeys, exactKey, onlyEqualities, type Equality } from './equalities';
 import type { JoinPlan } from './join-plan';
-import { placesOf, type Place } from './place';
+import { termPositionsOf, type TermPosition } from './term-position';
 import type { Relation } from './relation';
 import { firstScanStep, type ScanStep } from './scan';
 
@@ -29,7 +29,7 @@ export interface PagePlan {
   fixed: readonly string[];
   after: Position | undefined;
   /** The place that the page begins behind, for each term of the order; none for the first page. */
-  places: readonly Place[];
+  places: readonly TermPosition[];
   limit: number;
   offset: number;
   /** The first statement where no index narrows the filter; undefined for any other page. */
@@ -42,7 +42,7 @@ export interface PagePlan {
 const offsetMax = 1_000;
 const limitMax = 1_001;
 
-const noPlaces: readonly Place[] = [];
+const noPlaces: readonly TermPosition[] = [];
 
 /** Chooses how a page is read. Every read of pages goes through here. */
 export function planPage(relation: Relation, request: PageRequest): PagePlan {
@@ -81,7 +81,7 @@ function bind(
   let access = path;
   for (;;) {
     const fixed = fixedOf(relation, access, filter, equalities);
-    const places = after && access.method !== 'sort' ? placesOf(relation, access.order, after) : noPlaces;
+    const places = after && access.method !== 'sort' ? termPositionsOf(relation, access.order, after) : noPlaces;
     const isPlaced = access.method === 'index_order_by_text' || places.every(({ text }) => text === undefined);
     if (access.alternative === undefined || (fixed && isPlaced)) {
       const scan = access.method === 'sort' ? firstScanStep(relation, filter, access.order) : undefined;

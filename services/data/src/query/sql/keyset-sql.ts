@@ -2,7 +2,7 @@ import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/post
 import { keyStringMaxBytes } from '../../values/ordered-key';
 import type { Position } from '../plan/cursor';
 import type { Order } from '../plan/order';
-import { placesOf, type Place } from '../plan/place';
+import { termPositionsOf, type TermPosition } from '../plan/term-position';
 import type { Relation } from '../plan/relation';
 import { isTruncatedKey, keyValue } from './key-sql';
 import type { RowFields } from './row-fields';
@@ -11,7 +11,7 @@ import { descendingKey } from '../../catalog/table-names';
 export const directionOf = (descending: boolean): Sql => trusted(descending ? 'desc' : 'asc');
 const beyond = (descending: boolean): Sql => trusted(descending ? '<' : '>');
 
-export const keyParameter = ({ key }: Place): Sql => keyValue(key);
+export const keyParameter = ({ key }: TermPosition): Sql => keyValue(key);
 
 /** The columns that rows are sorted by for one term: the key, and for a truncated one the whole string. */
 interface SortColumn {
@@ -25,7 +25,7 @@ export interface SortedOrder {
   /** The SQL that follows the rows in a FROM clause. */
   lateral: Sql;
   orderBy: Sql;
-  /** Which rows are behind the place where the page begins; none for the first page. */
+  /** Which rows are behind the position where the page begins; none for the first page. */
   after: Sql[];
 }
 
@@ -58,7 +58,8 @@ export function sortedOrder(
   const sorted = columns.flatMap(({ key, text, descending }) =>
     [key, text].map((part) => sql`${part} ${directionOf(descending)}`),
   );
-  const behind = after && rowsAfter(columns, placesOf(source, order, after), idAfter(source, after, order.descending));
+  const behind =
+    after && rowsAfter(columns, termPositionsOf(source, order, after), idAfter(source, after, order.descending));
   return {
     lateral:
       values.length === 0
@@ -71,20 +72,20 @@ export function sortedOrder(
 
 const inDirection = (key: Sql, descending: boolean): Sql => (descending ? descendingKey(key) : key);
 
-/** Rows that follow a place by a term, or are equal there and follow it by what comes after. */
-function rowsAfter(columns: readonly SortColumn[], places: readonly Place[], ids: Sql): Sql {
+/** Rows that follow a position by a term, or are equal there and follow it by what comes after. */
+function rowsAfter(columns: readonly SortColumn[], positions: readonly TermPosition[], ids: Sql): Sql {
   return columns.reduceRight((then, { key, text, descending }, index) => {
-    const place = places[index]!;
-    const [parameter, operator] = [keyParameter(place), beyond(descending)];
+    const position = positions[index]!;
+    const [parameter, operator] = [keyParameter(position), beyond(descending)];
     const rest =
-      place.text === undefined
+      position.text === undefined
         ? then
-        : sql`(${text} ${operator} ${place.text} or (${text} = ${place.text} and ${then}))`;
+        : sql`(${text} ${operator} ${position.text} or (${text} = ${position.text} and ${then}))`;
     return sql`(${key} ${operator} ${parameter} or (${key} = ${parameter} and ${rest}))`;
   }, ids);
 }
 
-/** Rows whose id follows that of a place, of which all else is equal. */
+/** Rows whose id follows that of a position, whose terms are equal. */
 function idAfter(source: Relation, { id, version }: Position, descending: boolean): Sql {
   const operator = beyond(descending);
   const { row } = source.alias;

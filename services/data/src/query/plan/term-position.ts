@@ -4,16 +4,16 @@ import { recordLimits, type Position } from './cursor';
 import type { Order } from './order';
 import type { Relation } from './relation';
 
-/** The place of a row in an order, for one of its terms. */
-export interface Place {
+/** The position of a row in an order, for one of its terms. */
+export interface TermPosition {
   /** The key; in an order that descends that of missing and null is empty. */
   key: Buffer;
   /** The whole string where its key is truncated. */
   text: string | undefined;
 }
 
-/** The places of a row for the terms of an order. */
-export function placesOf(source: Relation, { terms }: Order, { values }: Position): Place[] {
+/** The positions of a row for the terms of an order. */
+export function termPositionsOf(source: Relation, { terms }: Order, { values }: Position): TermPosition[] {
   return terms.map(({ path, at: index, descending }) => {
     const json = values[index] ?? null;
     const value = json === null ? null : readJson(Buffer.from(json), recordLimits);

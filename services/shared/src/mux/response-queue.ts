@@ -4,34 +4,34 @@ import type { BatchInput } from '../gen/granary/mux/v1/Batch';
 import type { FrameInput } from '../gen/granary/mux/v1/Frame';
 import { frameBytes, itemOverheadBytes, messageBytes, unsentBytesMax, windowItems } from './protocol';
 
-/** The part of a call that the queue has to know in order to send its answer. */
-export interface PendingAnswer {
+/** The part of a call that the queue has to know in order to send its response. */
+export interface PendingResponse {
   readonly id: number;
-  /** Aborted once nobody waits for the answer any more; it is not sent then. */
+  /** Aborted once nobody waits for the response any more; it is not sent then. */
   readonly signal: Cancellation;
-  /** The encoded answer, or undefined while there is none. */
-  answer: Buffer | undefined;
-  /** How much of the answer has been sent. */
+  /** The encoded response, or undefined while there is none. */
+  response: Buffer | undefined;
+  /** How much of the response has been sent. */
   sentBytes: number;
-  /** The error that is sent in place of an answer. */
+  /** The error that is sent in place of a response. */
   failure: Failure | undefined;
 }
 
-export interface AnswerQueueEvents<Call> {
+export interface ResponseQueueEvents<Call> {
   /** Hands a message to the stream; `sent` is called when it has left. */
   write(batch: BatchInput, sent: () => void): void;
-  /** The whole answer of this call has been handed to the stream. */
-  answered(call: Call): void;
+  /** The whole response of this call has been handed to the stream. */
+  sent(call: Call): void;
   /** All that could be sent now has been sent. */
   flushed(): void;
 }
 
 /**
- * The answers of one stream that wait to be sent. What becomes ready in one turn of the event loop goes in one message:
- * first small answers, each in one frame, then one frame of a large one. Large answers take turns, so that none holds
- * up the others or the small ones. Nothing is handed over while `unsentBytesMax` bytes have not left.
+ * The responses of one stream that wait to be sent. Those that become ready in one turn of the event loop go in one
+ * message: first small ones, each in one frame, then one frame of a large one. Large responses take turns, so that none
+ * holds up the others or the small ones. Nothing is handed over while `unsentBytesMax` bytes have not left.
  */
-export class AnswerQueue<Call extends PendingAnswer> {
+export class ResponseQueue<Call extends PendingResponse> {
   private small: Call[] = [];
   private large: Call[] = [];
   private queuedBytes = 0;
@@ -39,18 +39,18 @@ export class AnswerQueue<Call extends PendingAnswer> {
   private flushing: NodeJS.Immediate | undefined;
   private isClosed = false;
 
-  constructor(private readonly events: AnswerQueueEvents<Call>) {}
+  constructor(private readonly events: ResponseQueueEvents<Call>) {}
 
-  /** Bytes of answers that are queued. */
+  /** Bytes of responses that are queued. */
   get bytes(): number {
     return this.queuedBytes;
   }
 
-  /** Queues the answer of a call. */
-  answer(call: Call, answer: Buffer): void {
-    call.answer = answer;
-    this.queuedBytes += answer.length;
-    if (answer.length <= frameBytes) this.pushSmall(call);
+  /** Queues the response of a call. */
+  respond(call: Call, response: Buffer): void {
+    call.response = response;
+    this.queuedBytes += response.length;
+    if (response.length <= frameBytes) this.pushSmall(call);
     else this.large.push(call);
     this.schedule();
   }
@@ -62,10 +62,10 @@ export class AnswerQueue<Call extends PendingAnswer> {
     this.schedule();
   }
 
-  /** Frees the answer of a call whose signal has been aborted; its entry is skipped when the queue gets there. */
+  /** Frees the response of a call whose signal has been aborted; its entry is skipped when the queue gets there. */
   discard(call: Call): void {
-    if (call.answer) this.queuedBytes -= call.answer.length - call.sentBytes;
-    call.answer = undefined;
+    if (call.response) this.queuedBytes -= call.response.length - call.sentBytes;
+    call.response = undefined;
   }
 
   /** Sends a message at once, ahead of what is queued. */
@@ -85,7 +85,7 @@ export class AnswerQueue<Call extends PendingAnswer> {
   }
 
   private pushSmall(call: Call): void {
-    // While nothing can be sent, answers that nobody waits for must not pile up.
+    // While nothing can be sent, responses that nobody waits for must not pile up.
     if (this.small.length >= 2 * windowItems) this.small = this.small.filter(({ signal }) => !signal.aborted);
     this.small.push(call);
   }
@@ -105,7 +105,7 @@ export class AnswerQueue<Call extends PendingAnswer> {
     this.events.flushed();
   }
 
-  /** Takes small answers for one message, and returns their size in it. */
+  /** Takes small responses for one message, and returns their size in it. */
   private takeSmall(frames: FrameInput[]): number {
     let bytes = 0;
     let index = 0;
@@ -113,7 +113,7 @@ export class AnswerQueue<Call extends PendingAnswer> {
       const call = this.small[index]!;
       if (call.signal.aborted) continue;
       const frame = call.failure ? { id: call.id, failure: call.failure } : this.nextFrame(call);
-      this.events.answered(call);
+      this.events.sent(call);
       frames.push(frame);
       bytes += itemOverheadBytes + (frame.payload?.length ?? 0);
     }
@@ -121,13 +121,13 @@ export class AnswerQueue<Call extends PendingAnswer> {
     return bytes;
   }
 
-  /** Takes the next frame of one large answer, and returns its size. */
+  /** Takes the next frame of one large response, and returns its size. */
   private takeLarge(frames: FrameInput[]): number {
     for (let call = this.large.shift(); call; call = this.large.shift()) {
       if (call.signal.aborted) continue;
       const frame = this.nextFrame(call);
       if (frame.more) this.large.push(call);
-      else this.events.answered(call);
+      else this.events.sent(call);
       frames.push(frame);
       return frameBytes;
     }
@@ -136,10 +136,10 @@ export class AnswerQueue<Call extends PendingAnswer> {
 
   private nextFrame(call: Call): FrameInput {
     const { id, sentBytes: start } = call;
-    const answer = call.answer!;
-    const end = Math.min(start + frameBytes, answer.length);
+    const response = call.response!;
+    const end = Math.min(start + frameBytes, response.length);
     call.sentBytes = end;
     this.queuedBytes -= end - start;
-    return { id, payload: answer.subarray(start, end), more: end < answer.length };
+    return { id, payload: response.subarray(start, end), more: end < response.length };
   }
 }

@@ -1,12 +1,12 @@
 import { createHmac, timingSafeEqual, type KeyObject } from 'node:crypto';
 
-/** The header of a grant. */
-export const grantHeader = 'x-granary-grant';
+/** The header of a permit. */
+export const permitHeader = 'x-granary-grant';
 /** `<code> <reason>` of an error, in addition to its JSON: an answer to HEAD has no body. */
-export const grantErrorHeader = 'x-granary-error';
+export const permitErrorHeader = 'x-granary-error';
 
 /** An upload that the gateway has authorized. The blobs service accepts exactly this one. */
-export interface UploadGrant {
+export interface UploadPermit {
   op: 'upload';
   appId: string;
   /** Decimal text: JSON has no bigint. */
@@ -26,15 +26,15 @@ export interface UploadGrant {
   isHeld: boolean;
 }
 
-export interface ReadGrant {
+export interface DownloadPermit {
   op: 'read';
   appId: string;
   collection: string;
   blobId: string;
 }
 
-export type Grant = (UploadGrant | ReadGrant) & {
-  /** Milliseconds since the epoch. A grant is checked only when a transfer starts, so it can be short-lived. */
+export type TransferPermit = (UploadPermit | DownloadPermit) & {
+  /** Milliseconds since the epoch. A permit is checked only when a transfer starts, so it can be short-lived. */
   expiresAtMs: number;
 };
 
@@ -43,26 +43,26 @@ function sign(key: KeyObject, payload: string): string {
 }
 
 /** Claims and their HMAC-SHA256, with the key for calls from the gateway to blobs, in one line of URL-safe text. */
-export function signGrant(key: KeyObject, grant: Grant): string {
-  const payload = Buffer.from(JSON.stringify(grant)).toString('base64url');
+export function signPermit(key: KeyObject, permit: TransferPermit): string {
+  const payload = Buffer.from(JSON.stringify(permit)).toString('base64url');
   return `${payload}.${sign(key, payload)}`;
 }
 
-/** The claims of a grant; undefined when no key has signed it, it was altered, or it has expired. */
-export function verifyGrant(
+/** The claims of a permit; undefined when no key has signed it, it was altered, or it has expired. */
+export function verifyPermit(
   keys: readonly KeyObject[],
   text: string | undefined,
   nowMs = Date.now(),
-): Grant | undefined {
+): TransferPermit | undefined {
   const [payload = '', signature = '', ...rest] = (text ?? '').split('.');
   const actual = Buffer.from(signature);
   const signed = keys.some((key) => {
-    // Compared as text: base64url has several encodings of the same bytes, and a grant has one.
+    // Compared as text: base64url has several encodings of the same bytes, and a permit has one.
     const expected = Buffer.from(sign(key, payload));
     return actual.length === expected.length && timingSafeEqual(actual, expected);
   });
   if (rest.length > 0 || !signed) return undefined;
-  // Only signed text is parsed, so its shape is that of the Grant that was signed.
-  const grant = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Grant;
-  return grant.expiresAtMs > nowMs ? grant : undefined;
+  // Only signed text is parsed, so its shape is that of the Permit that was signed.
+  const permit = JSON.parse(Buffer.from(payload, 'base64url').toString()) as TransferPermit;
+  return permit.expiresAtMs > nowMs ? permit : undefined;
 }
