@@ -18,6 +18,7 @@ import {
   openPlace,
   usesOf,
   type Copy,
+  type Place,
 } from './support/evm-payments';
 import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
 
@@ -27,8 +28,11 @@ const nodeFailureChance = 0.03;
 const clients = 6;
 
 describeWithAnvil(describe)('processes that end while they settle on an EVM network', () => {
+  let place: Place;
+  afterEach(() => place.stop());
+
   test(`${crashesWanted} of them by the seed ${seed}, and a node that is cut: each payment is moved once, granted once at most and only then, and nonces have no gap`, async () => {
-    const place = await openPlace();
+    place = await openPlace();
     const { anvil, pool, proxy, key } = place;
     const random = seededRandom(seed);
     const crashes = new Crashes(crashesWanted, 0.08, random);
@@ -106,6 +110,5 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
     const count = await anvil.transactionCount(key.address);
     expect(await noncesIn(pool)).toEqual(counted(count));
     expect(count).toBe(nonces.length);
-    await place.stop();
   });
 });

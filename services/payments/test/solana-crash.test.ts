@@ -7,7 +7,14 @@ import { seedOf } from '@granary/testing/seeds';
 import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
-import { amount, newSolanaCopy, newSolanaPayer, openSolanaPlace, solanaPayment } from './support/solana-payments';
+import {
+  amount,
+  newSolanaCopy,
+  newSolanaPayer,
+  openSolanaPlace,
+  solanaPayment,
+  type SolanaPlace,
+} from './support/solana-payments';
 
 const crashesWanted = size({ run: 10, long: 10_000 });
 const seed = seedOf('payments/solana-crash');
@@ -19,8 +26,11 @@ jest.setTimeout(sizedLimitMs(limitMs(180_000)));
 
 type Outcome = 'granted' | 'answer lost' | 'refused';
 
+let place: SolanaPlace;
+afterEach(() => place.stop());
+
 test(`${crashesWanted} processes that end by the seed ${seed} while they settle on Solana, and a node that fails: of two payments from the same money one is settled, once, and only that one is granted, once at most`, async () => {
-  const place = await openSolanaPlace();
+  place = await openSolanaPlace();
   const { chain, network, pool, payTo } = place;
   const crashes = new Crashes(crashesWanted, 0.02, random);
   const processes = livingProcesses(
@@ -89,5 +99,4 @@ test(`${crashesWanted} processes that end by the seed ${seed} while they settle 
   expect(await chain.balanceOf(payTo)).toBe(amount * BigInt(pairs));
   expect(granted).toBeGreaterThan(pairs / 4);
   expect(granted).toBeLessThanOrEqual(pairs);
-  await place.stop();
 });

@@ -21,6 +21,12 @@ export const storedPrices: PricesIn = (db) => {
   };
 };
 
+/** The same prices, read at most once: for work that needs them for each of many collections. */
+export function readOnce(prices: Prices): Prices {
+  let list: Promise<PriceList> | undefined;
+  return { list: () => (list ??= prices.list()) };
+}
+
 /**
  * Stores the prices that are valid since a time, unless they are the last ones. What was settled before they were known
  * keeps its price.

@@ -2,7 +2,7 @@ import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { bytesOf, costUntil, nextChargeAt, owed, type Generation } from './generation';
 import { fromRow, generationColumns, type GenerationRow } from './generation-rows';
-import type { Prices } from './prices';
+import { readOnce, type Prices } from './prices';
 import { costUnits, currentPrice, periodEndMs, periodMs, roundedUtia, unitsPerUtia } from './retention';
 
 /** The cost of keeping a collection; amounts in utia. */
@@ -31,15 +31,16 @@ interface Debt {
 /**
  * The costs of keeping an application's collections, by name: one line for each existing collection, including what
  * deleted ones of its name owe, and one for each other name whose deleted collections owe something. Changes nothing.
- * `db` must read from one snapshot, or a cost that becomes settled in between would count twice. Throws what `prices`
- * throws.
+ * `db` must read from one snapshot, or a cost that becomes settled in between would count twice. Throws what
+ * `storedPrices` throws.
  */
 export async function listRetentionCosts(
   db: Queryable,
-  prices: Prices,
+  storedPrices: Prices,
   appId: string,
   now: Date,
 ): Promise<CollectionCost[]> {
+  const prices = readOnce(storedPrices);
   // Only an event can still change a deleted generation without blobs.
   const isSettled = sql`deleted_at is not null and blob_bytes = 0 and blob_ahead = '[]'::jsonb`;
   const generationRows = await rows<GenerationRow>(

@@ -1,11 +1,10 @@
 import type { Check } from '@granary/shared/health/check';
-import { JsonRpc } from '@granary/shared/http/json-rpc';
 import type { Logger } from '@granary/shared/logger';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
-import { StartError } from '@granary/shared/start-error';
 import type { RpcUrls } from '../../networks/rpc-urls-setting';
-import { NodePool } from '../../networks/node-pool';
+import type { NodePool } from '../../networks/node-pool';
+import { openNodes } from '../../networks/open-nodes';
 import { watchNetwork } from '../../networks/watch-network';
 import { EvmNetwork } from './network';
 import { EvmNode, type EvmBlock } from './node';
@@ -38,14 +37,9 @@ export interface EvmNetworks {
   stop(): Promise<void>;
 }
 
-/** A node that is configured is of another network. */
-export class EvmNodeError extends StartError {
-  override readonly name = 'EvmNodeError';
-}
-
 /**
- * Opens the EVM networks behind their nodes. Throws an EvmNodeError when a node that answers is of another network, and
- * a KeyFileError; a node that does not answer is asked again later.
+ * Opens the EVM networks behind their nodes. Throws a StartError when a node that answers is of another network, and a
+ * KeyFileError; a node that does not answer is asked again later.
  */
 export async function openEvmNetworks(pool: Pool, log: Logger, settings: EvmSettings): Promise<EvmNetworks> {
   const key = await openGasKey(settings.keyFile);
@@ -75,17 +69,11 @@ async function openNetwork(
     ...settings
   }: Omit<EvmSettings, 'urls'> & { id: string; urls: readonly string[]; key: GasKey },
 ): Promise<EvmNetwork> {
-  const nodes = urls.map(
-    (url, index) => new EvmNode(new JsonRpc({ url, timeoutMs, name: `node ${index + 1} of ${id}` })),
-  );
-  const pooled = new NodePool<EvmBlock, EvmNode>(nodes, { network: id, lagMaxBlocks });
-  const wrong = await pooled.wrongNodes((error) =>
-    log.warn({ err: error }, 'a node of an EVM network cannot be used, it is asked again later'),
-  );
-  if (wrong.length > 0) throw new EvmNodeError(`EVM_RPC_URLS: ${wrong.join('; ')}`);
+  const options = { network: id, lagMaxBlocks, urls, setting: 'EVM_RPC_URLS', timeoutMs, log };
+  const nodes = await openNodes<EvmBlock, EvmNode>((rpc) => new EvmNode(rpc), options);
   const network = new EvmNetwork({
     id,
-    nodes: pooled,
+    nodes,
     key,
     log,
     replaceAfterMs: settings.replaceAfterMs,
@@ -94,7 +82,7 @@ async function openNetwork(
     maxFeePerGas: settings.maxFeeOn(id),
   });
   await network.watch();
-  await warnOfShortWait(pooled, log, { id, waitMs: settings.waitMs });
+  await warnOfShortWait(nodes, log, { id, waitMs: settings.waitMs });
   return network;
 }
 

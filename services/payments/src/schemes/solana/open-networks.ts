@@ -1,8 +1,6 @@
 import type { Check } from '@granary/shared/health/check';
-import { JsonRpc } from '@granary/shared/http/json-rpc';
 import type { Logger } from '@granary/shared/logger';
-import { StartError } from '@granary/shared/start-error';
-import { NodePool } from '../../networks/node-pool';
+import { openNodes } from '../../networks/open-nodes';
 import { watchNetwork } from '../../networks/watch-network';
 import type { RpcUrls } from '../../networks/rpc-urls-setting';
 import type { FeeKey } from './fee-key';
@@ -28,14 +26,9 @@ export interface SolanaNetworks {
   stop(): Promise<void>;
 }
 
-/** A node that is configured is of another network. */
-export class SolanaNodeError extends StartError {
-  override readonly name = 'SolanaNodeError';
-}
-
 /**
- * Opens the networks of Solana behind their nodes. Throws a SolanaNodeError when a node that answers is of another
- * network; a node that does not answer is asked again later.
+ * Opens the networks of Solana behind their nodes. Throws a StartError when a node that answers is of another network;
+ * a node that does not answer is asked again later.
  */
 export async function openSolanaNetworks(log: Logger, settings: SolanaSettings): Promise<SolanaNetworks> {
   const networks = await Promise.all(
@@ -56,15 +49,9 @@ async function openNetwork(
   log: Logger,
   { id, urls, key, timeoutMs, commitment, now }: Omit<SolanaSettings, 'urls'> & { id: string; urls: readonly string[] },
 ): Promise<SolanaNetwork> {
-  const nodes = urls.map(
-    (url, index) => new SolanaNode(new JsonRpc({ url, timeoutMs, name: `node ${index + 1} of ${id}` })),
-  );
-  const pool = new NodePool(nodes, { network: id, lagMaxBlocks });
-  const wrong = await pool.wrongNodes((error) =>
-    log.warn({ err: error }, 'a node of a network of Solana cannot be used, it is asked again later'),
-  );
-  if (wrong.length > 0) throw new SolanaNodeError(`SOLANA_RPC_URLS: ${wrong.join('; ')}`);
-  const network = new SolanaNetwork({ id, nodes: pool, key, commitment, log, now });
+  const options = { network: id, lagMaxBlocks, urls, setting: 'SOLANA_RPC_URLS', timeoutMs, log };
+  const nodes = await openNodes((rpc) => new SolanaNode(rpc), options);
+  const network = new SolanaNetwork({ id, nodes, key, commitment, log, now });
   await network.watch();
   return network;
 }
