@@ -1,8 +1,8 @@
 import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
-// kafkajs, minio and the OpenTelemetry SDK are used in one file each.
-// The name `minio` alone, and not that of a file.
+// kafkajs and the OpenTelemetry SDK are used in services/shared only, minio in the stores of services/blobs.
+// The pattern is the name `minio` alone, and not that of a file.
 const wrapped = ['kafkajs', '/minio', '@opentelemetry/*', '@grpc/*'];
 const wrappedMessage = 'Only services/shared may import this, and services/blobs/src/stores the client of S3.';
 // What a suite of the front door would load the services with.

@@ -26,9 +26,9 @@ export const objectStoreSettings = {
     .default('')
     .describe('Prefix of all keys, ending in a slash, for a bucket that has other contents too.'),
   S3_ACCESS_KEY: text.meta({ description: 'The id of the access key.', defaultText: 'required' }),
-  S3_ACCESS_KEY_FILE: text.describe('A file with it, in place of `S3_ACCESS_KEY`, for mounted secrets.'),
+  S3_ACCESS_KEY_FILE: text.describe('A file that holds the id, in place of `S3_ACCESS_KEY`, for mounted secrets.'),
   S3_SECRET_KEY: text.meta({ description: 'The secret of the access key.', defaultText: 'required' }),
-  S3_SECRET_KEY_FILE: text.describe('A file with it, in place of `S3_SECRET_KEY`.'),
+  S3_SECRET_KEY_FILE: text.describe('A file that holds the secret, in place of `S3_SECRET_KEY`.'),
   AWS_WEB_IDENTITY_TOKEN_FILE: text.describe(
     'In place of keys: the token file of a service account, see below. EKS sets this name and the next.',
   ),

@@ -30,7 +30,7 @@ const settings = commonConfig.extend({
     .describe('Time of the statements of one read without a key, together, see [Public reads](#public-reads).'),
   PUBLIC_READ_ROWS_MAX: whole(1, 1_000_000_000)
     .default(1_000_000)
-    .describe('Rows that such a read may pass where no index narrows them.'),
+    .describe('Rows that a read without a key may pass where no index narrows them.'),
   MAINTENANCE_EVERY_MS: whole(50, 86_400_000)
     .default(60_000)
     .describe('How often one replica purges the documents that are past their retention.'),

@@ -76,7 +76,7 @@ export interface HandlerContext extends SkillsContext, ReadContext, DatasetConte
 
 type Handler<Q, T> = (request: Q, call: Call) => Promise<T>;
 
-/** Every function that handles a method has this shape, and takes what it needs from the context. */
+/** Functions that handle a method have this shape; those that write take a WriteContext instead. */
 type Handling<Q, T> = (context: HandlerContext, request: Q, call: Call) => Promise<T>;
 
 /** The ways in which a function becomes the handler of a method. */

@@ -25,7 +25,7 @@ const settings = commonConfig.extend({
   KEY_FILE_CREATE: z
     .stringbool()
     .default(false)
-    .describe('Whether the first start makes that file. Set it only where the file outlives the process.'),
+    .describe('Whether the first start makes `KEY_FILE`. Set it only where the file outlives the process.'),
   ADDRESS_PREFIX: z
     .string()
     .regex(/^[a-z][a-z0-9]{0,19}$/, 'lower-case letters and digits are expected')
@@ -88,13 +88,13 @@ const settings = commonConfig.extend({
     .describe('Time between two blocks of the [simulated chain](../money/chain.md#the-simulated-chain).'),
   SIMULATED_LOSS_PERCENT: whole(0, 100)
     .default(0)
-    .describe('How often that chain loses a transaction that it has accepted.'),
+    .describe('How often the simulated chain loses a transaction that it has accepted.'),
   SIMULATED_EVICTION_PERCENT: whole(0, 100)
     .default(0)
-    .describe('How often it drops a transaction that is due, in place of including it.'),
+    .describe('How often the simulated chain drops a transaction that is due, in place of including it.'),
   SIMULATED_DELAY_BLOCKS: whole(0, 1_000)
     .default(0)
-    .describe('How many blocks late it includes a transaction, at most.'),
+    .describe('How many blocks late the simulated chain includes a transaction, at most.'),
 });
 
 export const financeConfig = settings.superRefine((config, context) => {

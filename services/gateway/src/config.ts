@@ -54,21 +54,27 @@ export const clientLimitSettings = {
     .describe('Percentage of `BODY_BUDGET_BYTES` that one app may hold, at least 33 MiB.'),
   CLIENT_BUDGET_PERCENT: whole(1, 100)
     .default(50)
-    .describe('Percentage of it that one client address may hold, at least 33 MiB.'),
+    .describe('Percentage of `BODY_BUDGET_BYTES` that one client address may hold, at least 33 MiB.'),
   SMALL_BODY_RESERVE_PERCENT: whole(0, 50)
     .default(12)
-    .describe('Percentage of it that is reserved for bodies of up to 64 KiB.'),
+    .describe('Percentage of `BODY_BUDGET_BYTES` that is reserved for bodies of up to 64 KiB.'),
   WAITING_BODIES: whole(1, 1_000_000).default(1_024).describe('Requests whose body has not arrived, in total.'),
-  WAITING_BODIES_PER_APP: whole(1, 1_000_000).default(512).describe('Such requests of one app.'),
-  WAITING_BODIES_PER_CLIENT: whole(1, 1_000_000).default(512).describe('Such requests of one client address.'),
+  WAITING_BODIES_PER_APP: whole(1, 1_000_000).default(512).describe('Requests of one app whose body has not arrived.'),
+  WAITING_BODIES_PER_CLIENT: whole(1, 1_000_000)
+    .default(512)
+    .describe('Requests of one client address whose body has not arrived.'),
   BODY_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3)
     .default(1_024)
     .describe('Minimum rate of a body, averaged over each `BODY_GRACE_MS`; 0: none.'),
-  BODY_GRACE_MS: whole(250, 600_000).default(5_000).describe('The period over which that rate is averaged.'),
+  BODY_GRACE_MS: whole(250, 600_000)
+    .default(5_000)
+    .describe('The period over which `BODY_MIN_BYTES_PER_SECOND` is averaged.'),
   READER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3)
     .default(4_096)
     .describe('Minimum rate at which an answer is read, averaged over each `READER_GRACE_MS`; 0: none.'),
-  READER_GRACE_MS: whole(250, 600_000).default(20_000).describe('The period over which that rate is averaged.'),
+  READER_GRACE_MS: whole(250, 600_000)
+    .default(20_000)
+    .describe('The period over which `READER_MIN_BYTES_PER_SECOND` is averaged.'),
   HEAD_TIMEOUT_MS: whole(1_000, 600_000).default(10_000).describe('Time in which the head of a request must arrive.'),
   CONNECTIONS: whole(16, 1_000_000)
     .default(8_192)
@@ -96,7 +102,11 @@ export const gatewayConfig = z.object({
     description: "The operator's key, at least 16 characters.",
     defaultText: 'required',
   }),
-  OPERATOR_KEY_FILE: z.string().min(1).optional().describe('A file with it, in place of `OPERATOR_KEY`.'),
+  OPERATOR_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("A file that holds the operator's key, in place of `OPERATOR_KEY`."),
   DATA_ADDRESS: serviceAddress('data, see [Replicas and rolling updates](scale.md#replicas-and-rolling-updates)'),
   BLOBS_ADDRESS: serviceAddress('blobs'),
   FINANCE_ADDRESS: serviceAddress('finance'),
@@ -138,8 +148,12 @@ export const gatewayConfig = z.object({
   STREAM_CONCURRENCY: whole(1, 100_000)
     .default(256)
     .describe('Concurrent uploads, and as many downloads; as many again may queue for `QUEUE_TIMEOUT_MS`.'),
-  STREAM_APP_PERCENT: whole(1, 100).default(75).describe('Percentage of each that one app may use.'),
-  STREAM_CLIENT_PERCENT: whole(1, 100).default(25).describe('Percentage of each that one client address may use.'),
+  STREAM_APP_PERCENT: whole(1, 100)
+    .default(75)
+    .describe('Percentage of the uploads, and of the downloads, that one app may use.'),
+  STREAM_CLIENT_PERCENT: whole(1, 100)
+    .default(25)
+    .describe('Percentage of the uploads, and of the downloads, that one client address may use.'),
   TRANSFER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3)
     .default(1_024)
     .describe('A client that sends an upload or reads a download more slowly is cut off; uploads get 408. 0: none is.'),

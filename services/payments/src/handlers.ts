@@ -35,7 +35,7 @@ export function paymentsHandlers({
     checkPayment: (request) => requestPayments.check(request),
     settlePayment: (request, { signal }) => requestPayments.settle(request, signal),
     grantPayment: async ({ ticketId }) => {
-      await requestPayments.grant(ticketId);
+      await requestPayments.redeem(ticketId);
       return {};
     },
     getPayment: ({ ticketId }) => requestPayments.state(ticketId),

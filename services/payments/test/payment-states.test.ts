@@ -48,7 +48,7 @@ describeWithAnvil(describe)('a payment that takes long to be settled', () => {
 
       expect((await copy.payments.settle(request)).payment).toMatchObject({ transaction });
       await shows('StoringData');
-      await copy.payments.grant(ticketId);
+      await copy.payments.redeem(ticketId);
       await shows('Completed');
       expect(await anvil.tokenBalance(place.payTo)).toBe(amount);
     } finally {

@@ -96,7 +96,7 @@ test('a payment whose block is old when it is noticed pays for its write, which 
   expect(await payments.settle(request)).toMatchObject({ ticketId, payment: expect.anything() as unknown });
   await change(sql`begun_at = begun_at - interval '22 hours'`);
   expect(await payments.settle(request)).toMatchObject({ ticketId });
-  await payments.grant(ticketId);
+  await payments.redeem(ticketId);
   expect(await payments.settle(request)).toMatchObject({ ticketId });
   await change(sql`begun_at = begun_at - interval '1 hour'`);
   await expect(payments.settle(request)).rejects.toMatchObject(used);

@@ -126,7 +126,7 @@ class Copy {
   /** Does what an upfront payment has paid for, and says so. */
   async write(ticketId: string): Promise<void> {
     await this.mortal(this.store).write(ticketId);
-    await this.payments.grant(ticketId);
+    await this.payments.redeem(ticketId);
   }
 
   end(): Promise<void> {

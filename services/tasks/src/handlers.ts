@@ -10,7 +10,7 @@ import type { Logger } from '@granary/shared/logger';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { findTask, hasEnded, isFurther, isTaskStatus, TASK_NOT_FOUND, type Task } from './tasks';
 
-interface Parts {
+interface TasksContext {
   pool: Pool;
   log: Logger;
   data: Client<DataDefinition>;
@@ -18,7 +18,7 @@ interface Parts {
 
 const dataTimeoutMs = 5_000;
 
-export function tasksHandlers(parts: Parts): Handlers<TasksDefinition> {
+export function tasksHandlers(parts: TasksContext): Handlers<TasksDefinition> {
   return {
     getTask: async ({ ticketId }, call) => {
       switch (parseTicket(ticketId)?.kind) {
@@ -37,7 +37,7 @@ export function tasksHandlers(parts: Parts): Handlers<TasksDefinition> {
 const taskNotFound = () => notFound(TASK_NOT_FOUND, 'There is no such task');
 
 /** The task of a job from its events or, if they have not arrived yet, from the service that runs the job. */
-async function getJobTask({ pool, log, data }: Parts, ticketId: string, call: Call): Promise<Task> {
+async function getJobTask({ pool, log, data }: TasksContext, ticketId: string, call: Call): Promise<Task> {
   const storedTask = await findTask(pool, ticketId);
   if (storedTask && hasEnded(storedTask)) return storedTask;
   try {

@@ -36,8 +36,11 @@ export interface DerivedRows {
   beforeTurn(tx: Connection, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
 }
 
-/** The statements for all that is derived from one collection, compiled once for each state of the catalog. */
-export interface DerivedStatements {
+/**
+ * The statements for all that is derived from one collection, compiled once for each state of the catalog. The methods
+ * are those of each part of it, see DerivedRows.
+ */
+export interface DerivedStatements extends Pick<DerivedRows, 'afterCopy' | 'besideCopy' | 'beforeTurn'> {
   /** Whether nothing is derived. */
   isEmpty: boolean;
   /** Follows the CTEs of the upsert; empty or with a comma before it. */
@@ -45,9 +48,6 @@ export interface DerivedStatements {
   /** Columns that `written` returns for them; empty or with a comma before them. */
   returning: Sql;
   removal: DerivedRemoval;
-  afterCopy(rows: readonly DocumentRow[]): readonly Step[];
-  besideCopy(pool: Pool, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
-  beforeTurn(tx: Connection, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
 }
 
 const none: readonly Step[] = [];

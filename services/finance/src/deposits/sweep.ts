@@ -8,7 +8,7 @@ import { signNext, transferFee, type SigningOptions } from '../outgoing/sign-nex
 const feesWorth = 20n;
 /** Addresses that one round sweeps. */
 const addressesMax = 100;
-/** So many addresses one after the other whose steps fail end a round. */
+/** A round ends after this many failed addresses in a row. */
 const failuresInRowMax = 3;
 
 export interface SweepOptions extends SigningOptions {

@@ -8,7 +8,7 @@ import type { GatewayContext } from '../pipeline/gateway-context';
 import { replayedHeader } from '../pipeline/idempotency';
 import { paymentRequiredAnswer, readOf, repeatedRequest, type ReadByUrl, type ReadForPrice } from './payment-required';
 import type { Price } from './price';
-import { agentOf, paymentMeansIn, paymentWith } from './payment-means';
+import { requirePayingAgent, paymentMeansIn, requestPaymentFrom } from './payment-means';
 import { paidHeaders } from './x402-answers';
 import { keptBytesMax, payByPayment } from './x402-reads';
 
@@ -29,10 +29,10 @@ export async function payForRead(
   const means = paymentMeansIn(incoming);
   // HEAD only shows the price: an answer without a body is not worth it.
   if (incoming.method === 'HEAD') return paymentRequiredAnswer(gateway, readOf(request), price);
-  const payment = await paymentWith(gateway, readOf(request), price, means);
+  const payment = await requestPaymentFrom(gateway, readOf(request), price, means);
   if (payment) return payByPayment(gateway, request, price, payment, read);
   if (means.agentKey === undefined) return paymentRequiredAnswer(gateway, readOf(request), price);
-  const agent = await agentOf(gateway, request, means.agentKey);
+  const agent = await requirePayingAgent(gateway, request, means.agentKey);
   if (agent.appId === path.app_id) return paidPage(await pageOf(read(maxUtia.toString())));
   return payByKey(gateway, request, agent, price, read);
 }

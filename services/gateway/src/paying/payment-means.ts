@@ -42,7 +42,7 @@ export function paymentMeansIn(incoming: Pick<IncomingMessage, 'headers' | 'head
 /**
  * The payment that a request carries, or that by its grant; undefined where there is neither, or grants are not taken.
  */
-export async function paymentWith(
+export async function requestPaymentFrom(
   gateway: GatewayContext,
   priced: PricedRequest,
   price: Price,
@@ -53,7 +53,7 @@ export async function paymentWith(
 }
 
 /** The caller with an agent key that may pay. Throws UNAUTHENTICATED and FORBIDDEN. */
-export async function agentOf(
+export async function requirePayingAgent(
   gateway: GatewayContext,
   { incoming, call }: PricedRequest['request'],
   agentKey: string,
@@ -74,11 +74,11 @@ export async function payAndRun(
   means: PaymentMeans,
   operation: PaidOperation,
 ): Promise<Answer> {
-  const payment = await paymentWith(gateway, priced, price, means);
+  const payment = await requestPaymentFrom(gateway, priced, price, means);
   if (payment) return payUpfront(gateway, priced, price, payment, operation);
   if (means.agentKey === undefined) return paymentRequiredAnswer(gateway, priced, price);
   const { request, appId } = priced;
-  const agent = await agentOf(gateway, request, means.agentKey);
+  const agent = await requirePayingAgent(gateway, request, means.agentKey);
   // An agent key pays its own application nothing. It does pay for an index, whose price goes to the platform alone.
   if (agent.appId === appId && priced.kind !== 'index') return runPaid(operation.run, { call: request.call });
   return payByKey(gateway, priced, agent, price, operation);

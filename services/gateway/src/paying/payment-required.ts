@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { endOfTurn } from './event-loop-turn';
+import { endOfTurn } from '../http/event-loop-turn';
 import type { ServiceError } from '@granary/shared/errors';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { OfferReadRequest } from '@granary/shared/gen/granary/payments/v1/OfferReadRequest';

@@ -63,7 +63,7 @@ export async function payForIndex(
   const answer = await payAndRun(gateway, pricedOf(request, isForAny ? anyField : field), price, means, {
     run,
     isStreamed: false,
-    // Only one that was made now is 201 or 202.
+    // 200 means that the index existed before, so nothing is charged; a new one is answered with 201 or 202.
     wasDone: ({ status }) => status === 200,
   });
   if (answer.status !== 402 || !isFoundByPayment) return answer;

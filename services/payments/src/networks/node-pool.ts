@@ -69,11 +69,11 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   }
 
   /**
-   * Whether a node other than `told` confirms what that one has said; true where there is no other. Throws UNAVAILABLE
-   * when no other one can be asked.
+   * Whether a node other than `source` confirms what `source` has said; true where there is no other. Throws
+   * UNAVAILABLE when no other one can be asked.
    */
-  async confirm(told: N, isSo: (node: N, latest: B) => Promise<boolean>): Promise<boolean> {
-    const others = this.nodes.filter((node) => node !== told);
+  async confirm(source: N, isSo: (node: N, latest: B) => Promise<boolean>): Promise<boolean> {
+    const others = this.nodes.filter((node) => node !== source);
     return others.length === 0 || this.askOneOf(others, isSo, 0);
   }
 

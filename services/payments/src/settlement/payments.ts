@@ -46,6 +46,9 @@ export interface PaymentsOptions {
   now: () => Date;
 }
 
+/** The claim that a payment has already, or the payment as it was verified, now or by the token. */
+type FoundPayment = { kind: 'claimed'; claim: Claim } | { kind: 'verified'; checked: CheckedPayment };
+
 /** Payments that requests carry: each pays for one request, once. */
 export class RequestPayments {
   constructor(private readonly options: PaymentsOptions) {}
@@ -53,13 +56,15 @@ export class RequestPayments {
   /** Whether a payment pays for its request. Stores nothing. Throws PAYMENT_REFUSED, IDEMPOTENCY_KEY_REUSED. */
   async check(request: PayRequest): Promise<PaymentCheck> {
     const { presented, now } = this.options;
-    const { claim, checked } = await this.find(request);
+    const payment = await this.find(request);
     // A gateway of the previous release passes the answer of a read only where this is set.
     const hasIdentifier = true;
-    if (!claim) {
-      const token = await tokenOf(presented.offers.keys, request, checked!, now());
-      return message<PaymentCheck>({ paidUtia: worthOf(checked!, request).toString(), hasIdentifier, token });
+    if (payment.kind === 'verified') {
+      const { checked } = payment;
+      const token = await tokenOf(presented.offers.keys, request, checked, now());
+      return message<PaymentCheck>({ paidUtia: worthOf(checked, request).toString(), hasIdentifier, token });
     }
+    const { claim } = payment;
     const settlement = settlementOf(claim);
     const paidUtia = claim.amountUtia.toString();
     if (request.purchase!.isUpfront && isMoved(claim)) {
@@ -72,9 +77,9 @@ export class RequestPayments {
   }
 
   /**
-   * Settles the payment until a block has its transfer, and grants what it pays for, once, unless that is done later or
-   * `signal` says that nobody waits for it any more: the same request then goes on. A repetition gets the answer of the
-   * first. Throws as `check` does.
+   * Settles the payment until a block has its transfer, and redeems it, once, unless that is done later or `signal`
+   * says that nobody waits for it any more: the same request then goes on. A repetition gets the answer of the first.
+   * Throws what `check` throws.
    */
   async settle(request: PayRequest, signal: CancelSignal = neverAborted): Promise<Settlement> {
     const { claims } = this.options;
@@ -94,9 +99,10 @@ export class RequestPayments {
   }
 
   /**
-   * Grants what an upfront payment has paid for. Repeatable. Throws TASK_NOT_FOUND for one whose money was not moved.
+   * Redeems an upfront payment whose write was done. Repeatable. Throws TASK_NOT_FOUND for one whose money was not
+   * moved.
    */
-  async grant(ticketId: string): Promise<void> {
+  async redeem(ticketId: string): Promise<void> {
     const { claims } = this.options;
     const claim = await claims.byTicket(ticketId);
     if (!claim || !isMoved(claim)) throw notFound('TASK_NOT_FOUND', 'There is no payment that is settled');
@@ -121,9 +127,10 @@ export class RequestPayments {
   }
 
   private async take(request: PayRequest): Promise<TakenClaim & { checked?: CheckedPayment | undefined }> {
-    const { claim, checked } = await this.find(request);
-    if (claim) return { claim };
-    const { verified, purchase } = checked!;
+    const payment = await this.find(request);
+    if (payment.kind === 'claimed') return { claim: payment.claim };
+    const { checked } = payment;
+    const { verified, purchase } = checked;
     const { identifier } = purchase;
     this.options.settler.assertFree(purchase.network);
     const taken = await this.options.claims.take(verified, purchase);
@@ -168,32 +175,34 @@ export class RequestPayments {
     return message<Settlement>({ ...settlementOf(granted), answer: granted.answer });
   }
 
-  /** The claim that a payment has already for this request, or the payment as it was verified, now or by the token. */
-  private async find(request: PayRequest): Promise<{ claim?: Claim; checked?: CheckedPayment }> {
+  /** Throws what `check` throws, also where the payment has a claim that is not for this request. */
+  private async find(request: PayRequest): Promise<FoundPayment> {
     const { claims } = this.options;
     const { appId, requestHash } = request.purchase!;
     const fingerprint = fingerprintOf(request.paymentJson);
-    const told = await this.toldBy(request, fingerprint);
+    const earlier = await this.checkedBefore(request, fingerprint);
     const claim = await claims.byFingerprint(fingerprint, appId, requestHash);
     if (claim)
-      return this.claimFor(claim, request, told ? told.purchase.identifier : identifierIn(request, claim.payer));
-    const { refusal, ...checked } = told ? { ...told, refusal: undefined } : await this.verify(request, fingerprint);
+      return this.claimFor(claim, request, earlier ? earlier.purchase.identifier : identifierIn(request, claim.payer));
+    const { refusal, ...checked } = earlier
+      ? { ...earlier, refusal: undefined }
+      : await this.verify(request, fingerprint);
     const { verified, purchase } = checked;
     const other = await claims.find(verified.scope, verified.key);
     if (other) return this.claimFor(other, request, purchase.identifier);
     const first = purchase.identifier && (await this.identified(request, purchase.identifier));
-    if (first) return { claim: first };
+    if (first) return { kind: 'claimed', claim: first };
     if (refusal) throw refusal;
-    return { checked };
+    return { kind: 'verified', checked };
   }
 
   /** The payment as `check` has verified it a moment ago, while its network takes payments. */
-  private async toldBy(request: PayRequest, fingerprint: Buffer): Promise<CheckedPayment | undefined> {
+  private async checkedBefore(request: PayRequest, fingerprint: Buffer): Promise<CheckedPayment | undefined> {
     if (!request.token) return undefined;
     const { presented, now } = this.options;
     const { keys, networks } = presented.offers;
-    const told = await readToken(keys, request, { token: request.token, fingerprint }, now());
-    return told && networks.get(told.purchase.network)?.isOpen() ? told : undefined;
+    const checked = await readToken(keys, request, { token: request.token, fingerprint }, now());
+    return checked && networks.get(checked.purchase.network)?.isOpen() ? checked : undefined;
   }
 
   private async verify(
@@ -225,9 +234,9 @@ export class RequestPayments {
     return claim;
   }
 
-  private claimFor(claim: Claim, request: PayRequest, identifier: Buffer | null): { claim: Claim } {
+  private claimFor(claim: Claim, request: PayRequest, identifier: Buffer | null): FoundPayment {
     this.assertSame(claim, request, identifier);
-    return { claim };
+    return { kind: 'claimed', claim };
   }
 
   /** Throws PAYMENT_REFUSED unless the claim is for the same request, and is worth something to it. */

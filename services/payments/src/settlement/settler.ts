@@ -7,7 +7,7 @@ import { isEnded, isMoved, type Claim, type TakenClaim } from './claim';
 import type { Claims } from './claims';
 
 /** The pause between two looks at a transaction that is under way. */
-const looks = { firstMs: 50, maxMs: 2_000 };
+const lookBackoff = { firstMs: 50, maxMs: 2_000 };
 
 /** Claims on which a process works at a time. */
 const usualRunningMax = 1_000;
@@ -117,7 +117,7 @@ export class Settler {
   private async run(id: string, running: Running, owned: Claim | undefined): Promise<void> {
     const { claims, log } = this.options;
     const { network } = running;
-    const backoff = new Backoff(looks);
+    const backoff = new Backoff(lookBackoff);
     const { stopping } = this;
     for (let claim = owned; !stopping.aborted; claim = undefined) {
       try {

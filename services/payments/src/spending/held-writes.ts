@@ -48,7 +48,7 @@ export function startResolvingWrites(options: HeldWritesOptions & { pool: Pool; 
     run: (stopping) =>
       resolveWrites(options, stopping).catch((error: unknown) => {
         if (!isUnavailable(error)) throw error;
-        // So it is at each start, for these services start later; health tells of a service that stays away.
+        // This is usual at each start, because finance and data start later; health reports a service that stays away.
         log.debug({ err: error }, 'finance or data cannot be reached: writes of unknown outcome are resolved later');
       }),
   });
@@ -79,7 +79,7 @@ async function* dueHolds({ ledger, now }: HeldWritesOptions): AsyncGenerator<Hol
     const { holds } = await ledger().listHolds(request, newCall(newDocumentId(), callTimeoutMs));
     const writes = byRef(holds);
     const isFull = holds.length === pageMax;
-    // Not all of the last one may be on a full page.
+    // A full page may end inside the holds of one write, so that write is left for the next page.
     if (isFull) writes.pop();
     after = isFull ? writes.at(-1)?.[0] : undefined;
     yield writes;

@@ -208,11 +208,9 @@ function isCutOff(error: GrpcError, call: Call): boolean {
   return error.code === status.CANCELLED && !call.signal.aborted && error.details === 'Call cancelled';
 }
 
-/** How grpc-js reports a call that was never sent … */
+/** The details of a call that grpc-js never sent. */
 const notSent = /^(round_robin: )?No connection established|^Name resolution failed/;
-/**
- * … and REFUSED_STREAM: a server that is stopping, or closing the connection because of its age, has not read the call.
- */
+/** The details of REFUSED_STREAM: a server that is stopping, or closing an old connection, has not read the call. */
 const refused = /^Stream refused by server/;
 
 /** The details that grpc-js gives for an UNAVAILABLE service. */

@@ -4,8 +4,8 @@ import { row, type Pool, type Queryable } from './pool';
 import { sql } from './sql';
 
 /**
- * The database's clock. Times that are stored and later decide something (what is past its retention, what has been
- * paid for, how old an upload is) are its, for machines may disagree and a wrong clock of one must not purge or charge.
+ * The database's clock. Times that are stored and later decide something (retention, payments, the age of uploads) come
+ * from this clock: machines may disagree, and one wrong clock must not purge or charge.
  */
 export interface DatabaseClock {
   /** The database's time, without a round trip: as last measured, carried on by the monotonic clock of this process. */

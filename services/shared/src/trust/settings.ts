@@ -8,11 +8,11 @@ export const trustSettings = {
   INTERNAL_SECRET: secret.describe(
     'One secret for all services, at least 32 characters, from which the secret of each is derived.',
   ),
-  INTERNAL_SECRET_FILE: file.describe('A file with it.'),
+  INTERNAL_SECRET_FILE: file.describe('A file that holds it, in place of `INTERNAL_SECRET`.'),
   SERVICE_SECRET: secret.describe(
     'In place of `INTERNAL_SECRET`: at least 32 characters that this service alone knows. It signs its calls with them.',
   ),
-  SERVICE_SECRET_FILE: file.describe('A file with it.'),
+  SERVICE_SECRET_FILE: file.describe('A file that holds it, in place of `SERVICE_SECRET`.'),
   TRUSTED_CALLERS: z
     .string()
     .min(1)
@@ -20,7 +20,7 @@ export const trustSettings = {
     .describe(
       'Who may call: `gateway:<key>,tasks:<key>`, with the key of each pair in 64 hexadecimal digits, separated by commas, spaces or line breaks.',
     ),
-  TRUSTED_CALLERS_FILE: file.describe('A file with the list.'),
+  TRUSTED_CALLERS_FILE: file.describe('A file that holds the list, in place of `TRUSTED_CALLERS`.'),
   TLS_CA_FILE: file.describe("Certificates of the authorities that sign the services' certificates. It turns TLS on."),
   TLS_CERT_FILE: file.describe("The service's certificate, with its intermediate certificates."),
   TLS_KEY_FILE: file.describe('The private key of that certificate.'),

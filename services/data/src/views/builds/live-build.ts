@@ -31,7 +31,7 @@ import {
 const batchDocuments = 2_000;
 /** Commits that one statement of a build catches up with. */
 const batchCommits = 1_000n;
-/** So few commits are caught up with under the lock of the head. */
+/** A build takes the lock of the head once it is at most this many commits behind. */
 const lockedCommits = 200n;
 /** A build that has not come so close after as many statements takes the lock anyway. */
 const catchUpsMax = 500;

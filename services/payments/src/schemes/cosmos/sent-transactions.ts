@@ -23,7 +23,7 @@ export const isSentProof = (proof: object): proof is SentProof => 'hash' in proo
 
 const timeoutMs = 10_000;
 /** The pause between two looks for a transaction that no block has yet. */
-const looks = { firstMs: 200, maxMs: 1_000 };
+const lookBackoff = { firstMs: 200, maxMs: 1_000 };
 /** Requests that wait for a block; others look once. */
 const waitingMax = 50;
 /** The time of a block may be later than that of its transactions. */
@@ -82,7 +82,7 @@ export class SentTransactions {
     let transaction = await look();
     if (transaction.isIncluded || !this.waiting.tryAcquire()) return transaction;
     try {
-      const backoff = new Backoff(looks);
+      const backoff = new Backoff(lookBackoff);
       const untilMs = performance.now() + waitMs;
       while (!transaction.isIncluded && performance.now() < untilMs) {
         await backoff.wait(new Cancellation());

@@ -70,7 +70,7 @@ export interface AuthorizationUsesOptions {
   nodes: NodePool<EvmBlock, EvmNode>;
   /** The account that pays the gas. */
   address: string;
-  /** So many blocks have to follow. */
+  /** Blocks that must follow the block of a transfer before it is final. */
   depthBlocks: bigint;
   log: Logger;
 }

@@ -21,7 +21,11 @@ export const evmSettings = {
     .describe(
       '[Nodes of EVM networks](../money/networks.md#evm-networks) on which payments are settled: `eip155:8453=https://…`, separated by commas, a network once for each node.',
     ),
-  EVM_RPC_URLS_FILE: z.string().min(1).optional().describe('A file with them, since a URL may hold a secret.'),
+  EVM_RPC_URLS_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('A file that holds them, in place of `EVM_RPC_URLS`, since a URL may hold a secret.'),
   EVM_DEPTH_BLOCKS: whole(0, 100).default(2).describe('A transfer counts once this many blocks have followed its own.'),
   EVM_RPC_TIMEOUT_MS: whole(100, 60_000)
     .default(5_000)

@@ -33,7 +33,11 @@ export const solanaSettings = {
     .describe(
       '[Nodes of networks of Solana](../money/networks.md#solana) on which payments are settled: `solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp=https://…`, separated by commas, a network once for each node.',
     ),
-  SOLANA_RPC_URLS_FILE: z.string().min(1).optional().describe('A file with them, since a URL may hold a secret.'),
+  SOLANA_RPC_URLS_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('A file that holds them, in place of `SOLANA_RPC_URLS`, since a URL may hold a secret.'),
   SOLANA_COMMITMENT: z
     .enum(['confirmed', 'finalized'], { error: 'confirmed or finalized is expected' })
     .default('confirmed')

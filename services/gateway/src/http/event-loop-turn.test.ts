@@ -1,4 +1,4 @@
-import { endOfTurn } from '@granary/gateway/paying/event-loop-turn';
+import { endOfTurn } from './event-loop-turn';
 
 test('all who wait in one turn go on together, after what the turn still does, and before the next turn', async () => {
   const order: string[] = [];
