@@ -16,6 +16,7 @@ import {
   isAnswer,
   outcomeOf,
   runPaid,
+  untried,
   type Outcome,
   type PricedWrite,
   type Unpaid,
@@ -47,30 +48,26 @@ export async function payForWrite(
   const means = paymentMeansIn(incoming);
   const isStreamed = write.price.body.length === 0;
   let unpaid: Unpaid | undefined;
-  let refusal: ServiceError | undefined;
+  let trial = untried;
   if (!isStreamed) {
     try {
       const outcome = await outcomeOf(write.run({ isPaid: false, call }));
       if (isAnswer(outcome)) return outcome;
       unpaid = outcome;
+      trial = { kind: 'unpaid' };
     } catch (error) {
       // A write that was paid for and done may be refused now, for example for the unique value that it took itself.
       const mayHavePaid = means.presented !== undefined || means.userKey !== undefined;
       if (!mayHavePaid || !(error instanceof ServiceError)) throw error;
-      refusal = error;
+      trial = { kind: 'refused', refusal: error };
     }
   }
   const price = await priceOf(gateway, request, write, means, unpaid);
-  if (price === 'none' && refusal) throw refusal;
+  if (price === 'none' && trial.kind === 'refused') throw trial.refusal;
   if (price === 'none') return answerOf(write.run({ isPaid: false, call }));
   if (price === 'free') return runPaid(write.run, { call });
   const priced: PricedRequest<AppCaller> = { request, appId: caller.appId, kind: 'write' };
-  const tried = refusal ?? ('unpaid' as const);
-  return payAndRun(gateway, priced, price, means, {
-    run: write.run,
-    isStreamed,
-    ...(!isStreamed && { tried }),
-  });
+  return payAndRun(gateway, priced, price, means, { run: write.run, isStreamed, trial });
 }
 
 /**

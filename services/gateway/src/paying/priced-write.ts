@@ -30,17 +30,19 @@ export const isAnswer = (outcome: Outcome): outcome is Answer => !('isUnpaid' in
 /** Does a write, unless it costs something and is not paid. */
 export type RunWrite = (terms: WriteTerms) => Promise<Outcome>;
 
+/** What trying an operation without payment has shown: that only the payment is missing, or its refusal. */
+export type Trial = { kind: 'untried' } | { kind: 'unpaid' } | { kind: 'refused'; refusal: ServiceError };
+
+export const untried: Trial = { kind: 'untried' };
+
 /** An operation that is done once it is paid. */
 export interface PaidOperation {
-  /** Its body can be read once only. */
+  /** Its body can be read once only, so it is not tried. */
   isStreamed: boolean;
+  trial: Trial;
   run: RunWrite;
   /** Whether it was done before, by another request, so that this one changed nothing; without it, never. */
   wasDone?: (answer: Answer) => boolean;
-  /**
-   * The result of trying it without payment: a refusal, or that only the payment is missing. Absent: it was not tried.
-   */
-  tried?: ServiceError | 'unpaid';
 }
 
 /** A write that may cost something. */

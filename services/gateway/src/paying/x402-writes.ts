@@ -1,4 +1,3 @@
-import { ServiceError } from '@granary/shared/errors';
 import type { PayRequest } from '@granary/shared/gen/granary/payments/v1/PayRequest';
 import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/SettledPayment';
 import { message, newCall } from '@granary/shared/rpc/types';
@@ -39,12 +38,12 @@ export async function payUpfront(
     paymentJson,
     identifier,
   });
-  const { isStreamed, run, tried } = operation;
+  const { isStreamed, run, trial } = operation;
   try {
     const { settlement, token } = await payments.checkPayment(payRequest, request.call);
     if (!settlement?.payment) {
-      if (tried instanceof ServiceError) throw tried;
-      if (tried === undefined && !isStreamed) {
+      if (trial.kind === 'refused') throw trial.refusal;
+      if (trial.kind === 'untried' && !isStreamed) {
         const outcome = await outcomeOf(run({ isPaid: false, call: request.call }));
         if (isAnswer(outcome)) return outcome;
       }
@@ -69,7 +68,8 @@ export async function payUpfront(
   }
 }
 
-interface Outcome {
+/** How far a paid write is. */
+interface PaidRun {
   ticketId: string;
   /** Absent while the payment is being settled. */
   done?: { answer: Answer; payment: SettledPayment };
@@ -84,7 +84,7 @@ async function settleAndRun(
   request: PricedRequest['request'],
   payRequest: PayRequest,
   run: PaidOperation['run'],
-): Promise<Outcome> {
+): Promise<PaidRun> {
   const { clients, config } = gateway;
   const { requestId } = request.call;
   const call = () => newCall(requestId, config.REQUEST_TIMEOUT_MS);

@@ -1,14 +1,8 @@
-import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { invalid } from '@granary/shared/errors';
 import { newTicket } from '@granary/shared/ids';
-import { accepted, json, JsonText, type Answer } from '../http/answer';
-import type { AppCaller } from '../pipeline/access';
-import { isPaymentRefused } from '../spending/agent-spending';
-import type { CarriedPayment } from '../spending/payment-header';
-import type { GatewayContext } from '../pipeline/gateway-context';
-import { requestContextOf } from '../pipeline/request-context';
-import { route, type RouteRequest } from '../pipeline/route';
+import { accepted, json, JsonText } from '../http/answer';
+import { route } from '../pipeline/route';
 import {
   exampleTicket,
   fieldPathSchema,
@@ -17,102 +11,9 @@ import {
   ticketSchema,
   timeSchema,
 } from '../validation/schemas';
-import { payAndRun, paymentMeansIn } from '../paying/payment-means';
-import { offerRequest, purchaseOf, type PricedRequest } from '../paying/payment-required';
-import type { Price } from '../paying/price';
-import { isAnswer, outcomeOf, runPaid, type RunWrite } from '../paying/priced-write';
-import { idempotencyHeader, idempotencyKey, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
-
-/** The field that an encrypted index covers. Empty members stand for any collection and any field. */
-interface IndexedField {
-  collection: string;
-  fieldName: string;
-}
-
-const anyField: IndexedField = { collection: '', fieldName: '' };
-
-/** A quote is bound to the field, or to none: not to the rest of the definition, nor to how it is written. */
-const requestHashOf = ({ collection, fieldName }: IndexedField): Buffer =>
-  createHash('sha256')
-    .update(JSON.stringify(['encrypted index', collection, fieldName]))
-    .digest();
-
-/**
- * Creates an encrypted index once its price is paid, to the platform alone: by an agent key, a grant, or an x402
- * payment for a quote of this field or of any. One that exists is answered without payment. Throws what `run` throws,
- * and as `payForRead`.
- */
-export async function payForIndex(
-  gateway: GatewayContext,
-  request: RouteRequest<string, AppCaller>,
-  field: IndexedField,
-  run: RunWrite,
-): Promise<Answer> {
-  const means = paymentMeansIn(request.incoming);
-  const { presented, userKey } = means;
-  const runFree = () => outcomeOf(run({ isPaid: false, call: request.call }));
-  // Where the request has a payment or a grant, the index that it paid for before is found first.
-  const isFoundByPayment = presented !== undefined || userKey !== undefined;
-  if (!isFoundByPayment) {
-    const outcome = await runFree();
-    if (isAnswer(outcome)) return outcome;
-  }
-  const price = await priceOf(gateway, request, field);
-  if (price === 'free') return runPaid(run, { call: request.call });
-  const isForAny = presented !== undefined && (await isQuotedFor(gateway, request, anyField, price, presented));
-  const answer = await payAndRun(gateway, pricedOf(request, isForAny ? anyField : field), price, means, {
-    run,
-    isStreamed: false,
-    // 200 means that the index existed before, so nothing is charged; a new one is answered with 201 or 202.
-    wasDone: ({ status }) => status === 200,
-  });
-  if (answer.status !== 402 || !isFoundByPayment) return answer;
-  const existing = await runFree();
-  if (!isAnswer(existing)) return answer;
-  requestContextOf(request.outgoing).code = undefined;
-  return existing;
-}
-
-const pricedOf = (request: RouteRequest<string, AppCaller>, field: IndexedField): PricedRequest<AppCaller> => ({
-  request,
-  appId: request.caller.appId,
-  kind: 'index',
-  requestHash: requestHashOf(field),
-});
-
-/** Whether a payment pays by a quote for that field, or has paid. */
-async function isQuotedFor(
-  gateway: GatewayContext,
-  request: RouteRequest<string, AppCaller>,
-  field: IndexedField,
-  price: Price,
-  { paymentJson }: CarriedPayment,
-): Promise<boolean> {
-  const purchase = await purchaseOf(gateway, pricedOf(request, field), price);
-  try {
-    await gateway.clients.payments.checkPayment(
-      { purchase, paymentJson, identifier: idempotencyKey(request) },
-      request.call,
-    );
-    return true;
-  } catch (error) {
-    // Whatever else is wrong with it is found again for the field itself.
-    if (isPaymentRefused(error)) return false;
-    throw error;
-  }
-}
-
-/** The price of an encrypted index now; nothing of it is for the application, whose owner pays. */
-async function priceOf(
-  { clients }: GatewayContext,
-  { call }: Pick<RouteRequest, 'call'>,
-  { fieldName }: IndexedField,
-): Promise<Price | 'free'> {
-  const { amountUtia } = await clients.payments.priceEncryptedIndex({}, call);
-  if (amountUtia === '0') return 'free';
-  const fields = fieldName === '' ? [] : [fieldName];
-  return { amountUtia, pricingModel: 'per_index', fields, appSharePpm: 0 };
-}
+import { anyField, pricedIndex, priceOfIndex } from '../paying/paid-indexes';
+import { offerRequest } from '../paying/payment-required';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 
 const quoteSchema = z.object({
   quote_id: z.string().nullable().describe('The quote of the first of `accepts`; null where there is none'),
@@ -160,10 +61,10 @@ export const encryptedQuoteRoute = route({
       throw invalid('The query is not valid', { field_name: ['goes with collection: give both or none'] });
     }
     const field = collection === undefined || fieldName === undefined ? anyField : { collection, fieldName };
-    const price = await priceOf(gateway, request, field);
+    const price = await priceOfIndex(gateway, request, field);
     if (price === 'free') return json(200, quoteJson(0, []));
     const offer = await gateway.clients.payments.offerRead(
-      await offerRequest(gateway, pricedOf(request, field), price),
+      await offerRequest(gateway, pricedIndex(request, field), price),
       request.call,
     );
     const accepts = JSON.parse(offer.acceptsJson) as Requirement[];

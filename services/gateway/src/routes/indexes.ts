@@ -9,7 +9,8 @@ import { indexDefinition, indexJson, indexSchema, languageOf, namedDefinition } 
 import { priceMessage } from '../validation/index-prices';
 import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
 import { exampleTicket, exampleTime, successSchema, ticketSchema } from '../validation/schemas';
-import { encryptedQuoteRoute, payForIndex, rotateDataKeyRoute } from './encrypted-indexes';
+import { payForIndex } from '../paying/paid-indexes';
+import { encryptedQuoteRoute, rotateDataKeyRoute } from './encrypted-indexes';
 import { indexAnswer, indexAnswers } from './index-answer';
 import { paidWriteResponses } from '../paying/paid-writes';
 import type { WriteTerms } from '../paying/priced-write';
