@@ -15,7 +15,7 @@ export interface PageRequest {
   sort: readonly SortTerm[];
   limit: number;
   offset: number;
-  /** The page begins behind this place in its order; `offset` is 0 then. */
+  /** The page begins behind this position in its order; `offset` is 0 then. */
   after?: Position | undefined;
 }
 
@@ -28,8 +28,8 @@ export interface PagePlan {
   /** The values of the fixed columns of the index: texts of keys; for `id` the id. */
   fixed: readonly string[];
   after: Position | undefined;
-  /** The place that the page begins behind, for each term of the order; none for the first page. */
-  places: readonly TermPosition[];
+  /** The position after which the page begins, by each term of the order; none for the first page. */
+  positions: readonly TermPosition[];
   limit: number;
   offset: number;
   /** The first statement where no index narrows the filter; undefined for any other page. */
@@ -42,7 +42,7 @@ export interface PagePlan {
 const offsetMax = 1_000;
 const limitMax = 1_001;
 
-const noPlaces: readonly TermPosition[] = [];
+const noPositions: readonly TermPosition[] = [];
 
 /** Chooses how a page is read. Every read of pages goes through here. */
 export function planPage(relation: Relation, request: PageRequest): PagePlan {
@@ -56,7 +56,7 @@ export function planPage(relation: Relation, request: PageRequest): PagePlan {
     const fixed = equalityKeys(relation, find);
     access = pathOfOrder(relation, (field) => fixed.has(field), request);
   }
-  return bind(relation, access, equalities, find, after, limit, offset);
+  return bind({ relation, filter: find, after, limit, offset }, access, equalities);
 }
 
 /** Whether one index gives the page alone, over the connections of index reads. */
@@ -64,28 +64,24 @@ export const isByIndexAlone = ({ method }: AccessPath): boolean => method === 'i
 
 /** How the same page is read where the rows have shown that the plan cannot give it, or its statement took too long. */
 export function alternativePlan(plan: PagePlan): PagePlan | undefined {
-  const { relation, access, filter, after, limit, offset } = plan;
-  return access.alternative && bind(relation, access.alternative, undefined, filter, after, limit, offset);
+  const { alternative } = plan.access;
+  return alternative && bind(plan, alternative, undefined);
 }
 
 /** A plan by the first of a path and its alternatives that the values of the request allow. */
 function bind(
-  relation: Relation,
+  { relation, filter, after, limit, offset }: Pick<PagePlan, 'relation' | 'filter' | 'after' | 'limit' | 'offset'>,
   path: AccessPath,
   equalities: readonly Equality[] | undefined,
-  filter: Condition,
-  after: Position | undefined,
-  limit: number,
-  offset: number,
 ): PagePlan {
   let access = path;
   for (;;) {
     const fixed = fixedOf(relation, access, filter, equalities);
-    const places = after && access.method !== 'sort' ? termPositionsOf(relation, access.order, after) : noPlaces;
-    const isPlaced = access.method === 'index_order_by_text' || places.every(({ text }) => text === undefined);
-    if (access.alternative === undefined || (fixed && isPlaced)) {
+    const positions = after && access.method !== 'sort' ? termPositionsOf(relation, access.order, after) : noPositions;
+    const isPositioned = access.method === 'index_order_by_text' || positions.every(({ text }) => text === undefined);
+    if (access.alternative === undefined || (fixed && isPositioned)) {
       const scan = access.method === 'sort' ? firstScanStep(relation, filter, access.order) : undefined;
-      return { relation, filter, access, fixed: fixed ?? [], after, places, limit, offset, scan };
+      return { relation, filter, access, fixed: fixed ?? [], after, positions, limit, offset, scan };
     }
     access = access.alternative;
   }

@@ -10,9 +10,10 @@ export interface IndexOrder {
 }
 
 /**
- * A place in the order: keys of its first free columns, in an order that descends as descendingKey() has them; an id.
+ * A position in the order: keys of its first free columns, in an order that descends as descendingKey() has them, and
+ * an id.
  */
-export interface IndexPlace {
+export interface IndexPosition {
   keys: readonly Sql[];
   id: Sql | undefined;
 }
@@ -20,15 +21,15 @@ export interface IndexPlace {
 /** A range of one Postgres index that has some of the rows of an order, as they come there. */
 export interface IndexBranch {
   /**
-   * The conditions of a scan that begins at the end of the index, and of one that begins behind a place, to which the
-   * comparison with the place belongs as well.
+   * The conditions of a scan that begins at the end of the index, and of one that begins behind a position, to which
+   * the comparison with the position belongs as well.
    */
   conditions: readonly Sql[];
   conditionsBehind: readonly Sql[];
   /** The columns that its rows are ordered by, before their ids. */
   columns: readonly Sql[];
-  /** Compares the rows with a place. */
-  compare(operator: '<' | '<=' | '>' | '>=', place: IndexPlace): Sql;
+  /** Compares the rows with a position. */
+  compare(operator: '<' | '<=' | '>' | '>=', position: IndexPosition): Sql;
 }
 
 const inRow = (parts: readonly Sql[]): Sql => join(parts, ', ');
@@ -49,7 +50,7 @@ export function branchesOf({ fixed, free, descending }: IndexOrder): IndexBranch
   const compareFree = compareRow(free);
   if (!descending) return [{ conditions: [], conditionsBehind: [], columns: free, compare: compareFree }];
   const hasValue = free.map((column) => sql`${column} < ${emptyKey}`);
-  // Postgres would begin a scan at the first bound of a column, and a place is a closer one.
+  // Postgres would begin a scan at the first bound of a column, and a position is a closer one.
   const complete: IndexBranch = {
     conditions: hasValue,
     conditionsBehind: hasValue.slice(1),
@@ -57,7 +58,7 @@ export function branchesOf({ fixed, free, descending }: IndexOrder): IndexBranch
     compare: compareFree,
   };
   if (free.length === 1) {
-    // All rows of this range have the last key; what a place with another key means is for none of them, or for all.
+    // All rows of this range have the last key; what a position with another key means is for none of them, or for all.
     const within = (key: Sql) => sql`case when ${key} = ''::bytea then ${emptyKey} else '\\xff'::bytea end`;
     const isLast = [sql`${free[0]!} >= ${emptyKey}`];
     return [
@@ -87,7 +88,7 @@ export interface IndexScan {
   rows: (...conditions: Sql[]) => Sql;
   /** The columns of the result, by name. */
   select: ReadonlyArray<{ name: Sql; value: Sql }>;
-  /** Which rows of a branch are behind the place where the scan begins; undefined where it begins at the first. */
+  /** Which rows of a branch are behind the position where the scan begins; undefined where it begins at the first. */
   behind: ((branch: IndexBranch) => Sql) | undefined;
   limit: Sql;
   offset: Sql;

@@ -46,9 +46,9 @@ export function indexRead(plan: PagePlan): IndexRead | undefined {
   return { text: joined.text, values: joined.values as StatementValue[] };
 }
 
-function valuesOf({ fixed, after, places, limit, offset }: PagePlan): Array<string | number> {
+function valuesOf({ fixed, after, positions, limit, offset }: PagePlan): Array<string | number> {
   if (!after) return [...fixed, limit, offset];
-  return [...fixed, ...places.map(({ key: placed }) => keyText(placed)), after.id, limit, offset];
+  return [...fixed, ...positions.map(({ key }) => keyText(key)), after.id, limit, offset];
 }
 
 /** The text of the statement; with the state of its relation where it has one, which other pages may have read. */
@@ -77,7 +77,7 @@ function whereOf(relation: Relation, ...conditions: Sql[]): Sql {
   return parts.length === 0 ? empty : sql`where ${join(parts, ' and ')}`;
 }
 
-/** The body where the keys decide its place; null else, and where it is large. */
+/** The body where the keys decide its position; null else, and where it is large. */
 function bodyOf(keys: readonly Sql[]): Sql {
   const isWanted = [
     sql`octet_length(t.body) <= ${indexReadBodyMax}`,
@@ -110,10 +110,10 @@ function inOrderOfIds(relation: Relation, { fixed }: IndexUse, { order: { descen
     order by ${last} ${direction}, t.id ${direction} ${cutOf(keys.length + (isAfter ? 2 : 1))}`;
 }
 
-/** The parameters: keys of the fixed columns, the place that the page begins behind and its id, limit, offset. */
+/** The parameters: keys of the fixed columns, the position that the page begins behind and its id, limit, offset. */
 function inOrder(relation: Relation, { fixed, free }: IndexUse, { order: { descending }, isAfter }: AccessPath): Sql {
   const equal = fixed.map(({ column }, index) => sql`${column} = ${key(index + 1)}`);
-  const place = {
+  const position = {
     keys: free.map((_, index) => key(fixed.length + 1 + index)),
     id: sql`${parameter(fixed.length + free.length + 1)}::text`,
   };
@@ -122,7 +122,7 @@ function inOrder(relation: Relation, { fixed, free }: IndexUse, { order: { desce
     order: { fixed: fixed.map(({ column }, index) => ({ column, key: key(index + 1) })), free, descending },
     rows: (...conditions) => sql`from ${relation.table} ${whereOf(relation, ...equal, ...conditions)}`,
     select: [{ name: trusted('body'), value: bodyOf(free) }],
-    behind: isAfter ? (branch) => branch.compare(descending ? '<' : '>', place) : undefined,
+    behind: isAfter ? (branch) => branch.compare(descending ? '<' : '>', position) : undefined,
     limit: sql`${parameter(next)}::int8`,
     offset: sql`${parameter(next + 1)}::int8`,
   });

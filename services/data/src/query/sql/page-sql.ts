@@ -8,7 +8,7 @@ import type { PagePlan } from '../plan/page-plan';
 import { isScanned, type ScanStep } from '../plan/scan';
 import type { Relation } from '../plan/relation';
 import { Compiler } from './filter-sql';
-import { indexScan, type IndexOrder, type IndexPlace, type IndexScan } from './index-order-sql';
+import { indexScan, type IndexOrder, type IndexPosition, type IndexScan } from './index-order-sql';
 import { isTruncatedKey } from './key-sql';
 import { directionOf, keyParameter, sortedOrder } from './keyset-sql';
 import { RowFields } from './row-fields';
@@ -16,8 +16,8 @@ import { ScanCompiler } from './scan-sql';
 
 /**
  * The statement of a plan for a page of texts, but for those by one index alone (indexRead). Its rows have `body`, and
- * for `index_order` also `truncated`: where a row has it, keys do not decide its place, and the alternative of the plan
- * does.
+ * for `index_order` also `truncated`: where a row has it, keys do not decide its position, and the alternative of the
+ * plan does.
  */
 export function pageStatement(plan: PagePlan): Sql {
   const { index, method } = plan.access;
@@ -37,19 +37,19 @@ export function pageStatement(plan: PagePlan): Sql {
 /** Any order of any paths: the matches are sorted, the best `limit + offset` of them kept at a time. */
 function sortedPage({ relation, filter, access, after, limit, offset }: PagePlan): Sql {
   const { from, where, order } = ordered(relation, filter, access.order, after);
-  // Where the text of a record does not tell its place, the row does.
-  const place = relation.tieColumn
+  // Where the text of a record does not tell its position, the row does.
+  const position = relation.tieColumn
     ? sql`, t.id, ${relation.tieColumn}::text as version`
     : relation.hasIdColumn
       ? empty
       : sql`, t.id`;
-  return sql`select t.body${place} from ${from} ${where} order by ${order} limit ${limit} offset ${offset}`;
+  return sql`select t.body${position} from ${from} ${where} order by ${order} limit ${limit} offset ${offset}`;
 }
 
 /** The page of a filter that no index narrows, as one step of a scan. */
 function scannedPage({ relation, filter, access, after, limit, offset }: PagePlan, step: ScanStep): Sql {
   const { order } = access;
-  // A place among the ids needs no document.
+  // A position among the ids needs no document.
   const isById = order.terms.length === 0;
   const ids = new RowFields(relation);
   const direction = directionOf(order.descending);
@@ -70,7 +70,7 @@ export function countStatement({ relation, filter }: PagePlan): Sql {
   return sql`select count(*) as total from ${compiler.records()} ${where}`;
 }
 
-/** The matching rows in an order, behind a place in it. */
+/** The matching rows in an order, behind a position in it. */
 function ordered(source: Relation, find: Condition, order: Order, position: Position | undefined) {
   const compiler = new Compiler(source);
   const { lateral, orderBy, after } = sortedOrder(source, compiler, order, position);
@@ -86,8 +86,8 @@ const indexOrderOf = ({ access, fixed }: PagePlan, index: IndexUse): IndexOrder 
 
 /** The page as an index gives it, each row with whether a key of it is truncated. */
 function indexPage(plan: PagePlan, index: IndexUse): Sql {
-  const { relation, filter, after, places, limit, offset } = plan;
-  const keys = places.map(keyParameter);
+  const { relation, filter, after, positions, limit, offset } = plan;
+  const keys = positions.map(keyParameter);
   const operator = plan.access.order.descending ? '<' : '>';
   return indexScan({
     order: indexOrderOf(plan, index),
@@ -156,16 +156,16 @@ function sortedIndexPage(plan: PagePlan, index: IndexUse): Sql {
 }
 
 /**
- * FROM and WHERE of the matches that fulfil some conditions too, and are not before the place where the page begins.
+ * FROM and WHERE of the matches that fulfil some conditions too, and are not before the position where the page begins.
  */
-function rowsBehind({ relation, filter, access, after, places }: PagePlan, index: IndexUse): IndexScan['rows'] {
-  const truncated = places.findIndex(({ text }) => text !== undefined);
+function rowsBehind({ relation, filter, access, after, positions }: PagePlan, index: IndexUse): IndexScan['rows'] {
+  const truncated = positions.findIndex(({ text }) => text !== undefined);
   return (...conditions) => {
     const compiler = new Compiler(relation);
     if (truncated >= 0) {
       const behind = sortedOrder(relation, compiler, access.order, after).after[0]!;
-      const isSame = sql`${index.free[truncated]!} = ${keyParameter(places[truncated]!)}`;
-      // Postgres is not to look for the rows by this: it is for those with the truncated key of the place.
+      const isSame = sql`${index.free[truncated]!} = ${keyParameter(positions[truncated]!)}`;
+      // Postgres is not to look for the rows by this: it is for those with the truncated key of the position.
       conditions.push(sql`case when ${isSame} then ${behind} else true end`);
     }
     const where = compiler.where(filter, ...conditions);
@@ -194,10 +194,10 @@ const keyedSource = (source: Relation, { terms }: Order): Relation => ({
   keys: new Map(terms.map(({ path }, index) => [path.join('.'), sql`t.${keyName(index)}`])),
 });
 
-/** The place where the page begins in the order of the keys: its keys up to the first that is truncated. */
-function startOf({ places }: PagePlan, after: Position): IndexPlace {
-  const truncated = places.findIndex(({ text }) => text !== undefined);
+/** The position where the page begins in the order of the keys: its keys up to the first that is truncated. */
+function startOf({ positions }: PagePlan, after: Position): IndexPosition {
+  const truncated = positions.findIndex(({ text }) => text !== undefined);
   return truncated < 0
-    ? { keys: places.map(keyParameter), id: sql`${after.id}::text` }
-    : { keys: places.slice(0, truncated + 1).map(keyParameter), id: undefined };
+    ? { keys: positions.map(keyParameter), id: sql`${after.id}::text` }
+    : { keys: positions.slice(0, truncated + 1).map(keyParameter), id: undefined };
 }
