@@ -1,5 +1,6 @@
 import type { JsonObject, JsonValue } from '@granary/shared/json/value';
 import type { FieldType } from '../values/field-type';
+import { isNumberOperator } from '../views/language/aggregates';
 import type { CollectionTypes } from './collection-types';
 import { fieldSchema, objectSchema, type Members } from './schemas';
 import type { Part } from './part';
@@ -39,9 +40,8 @@ function groupFields(value: JsonValue): string[] {
   return Array.isArray(names) ? names.filter((name) => typeof name === 'string' && name !== '').map(String) : [];
 }
 
-const sums = new Set(['$sum', '$avg', '$count', '$count_distinct']);
-
-const aggregateType = (operator: string, field: FieldType): FieldType => (sums.has(operator) ? 'number' : field);
+const aggregateType = (operator: string, field: FieldType): FieldType =>
+  isNumberOperator(operator) ? 'number' : field;
 
 function aggregateSchema(operator: string, type: FieldType): Members {
   if (operator === '$sum') return { type: 'number' };

@@ -32,6 +32,10 @@ export interface Aggregate {
 /** Whether the result is a value of the field, of its type, and no number that is computed. */
 export const isFieldValue = ({ operator }: Aggregate): boolean => results[operator] !== 'number';
 
+/** Whether an operator, as queries spell it (`$sum`), computes a number. */
+export const isNumberOperator = (spelling: string): boolean =>
+  aggregateOperators.some((operator) => spelling === `$${operator}` && results[operator] === 'number');
+
 /** Whether the result depends on the order of the rows of a group. */
 export const isByPlace = ({ operator }: Aggregate): boolean => results[operator] === 'row';
 
