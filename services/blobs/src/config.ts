@@ -1,9 +1,6 @@
 import { z } from 'zod';
-import { origin, serviceAddress, whole } from '@granary/shared/config';
-import { hostPort } from '@granary/shared/host-port';
-import { commonConfig } from '@granary/shared/service/common-config';
-
-const text = z.string().min(1).optional();
+import { optionalText, origin, serviceAddress, whole } from '@granary/shared/config';
+import { blobSettings, commonConfig } from '@granary/shared/service/common-config';
 
 /** The object store of `OBJECT_STORE=s3`, and the removal of objects that nothing refers to. */
 export const objectStoreSettings = {
@@ -25,14 +22,16 @@ export const objectStoreSettings = {
     .regex(/^([A-Za-z0-9._-]+\/)*$/, 'names that each end in a slash are expected')
     .default('')
     .describe('Prefix of all keys, ending in a slash, for a bucket that has other contents too.'),
-  S3_ACCESS_KEY: text.meta({ description: 'The id of the access key.', defaultText: 'required' }),
-  S3_ACCESS_KEY_FILE: text.describe('A file that holds the id, in place of `S3_ACCESS_KEY`, for mounted secrets.'),
-  S3_SECRET_KEY: text.meta({ description: 'The secret of the access key.', defaultText: 'required' }),
-  S3_SECRET_KEY_FILE: text.describe('A file that holds the secret, in place of `S3_SECRET_KEY`.'),
-  AWS_WEB_IDENTITY_TOKEN_FILE: text.describe(
+  S3_ACCESS_KEY: optionalText.meta({ description: 'The id of the access key.', defaultText: 'required' }),
+  S3_ACCESS_KEY_FILE: optionalText.describe(
+    'A file that holds the id, in place of `S3_ACCESS_KEY`, for mounted secrets.',
+  ),
+  S3_SECRET_KEY: optionalText.meta({ description: 'The secret of the access key.', defaultText: 'required' }),
+  S3_SECRET_KEY_FILE: optionalText.describe('A file that holds the secret, in place of `S3_SECRET_KEY`.'),
+  AWS_WEB_IDENTITY_TOKEN_FILE: optionalText.describe(
     'In place of keys: the token file of a service account, see below. EKS sets this name and the next.',
   ),
-  AWS_ROLE_ARN: text.describe('The role that the token stands for, where the store needs one.'),
+  AWS_ROLE_ARN: optionalText.describe('The role that the token stands for, where the store needs one.'),
   S3_STS_ENDPOINT: origin.optional().meta({
     description: '`https://host` of the security token service.',
     defaultText: '`https://sts.<region>.amazonaws.com`',
@@ -55,22 +54,20 @@ export const objectStoreSettings = {
 /** The environment of the blobs service. DATA_ADDRESS may be absent only when data is in the same process. */
 export const blobsConfig = commonConfig
   .extend({
-    HTTP_LISTEN: hostPort
-      .default('127.0.0.1:0')
-      .describe('host:port of the internal HTTP listener, for transfers of the gateway.'),
+    HTTP_LISTEN: commonConfig.shape.LISTEN.describe(
+      'host:port of the internal HTTP listener, for transfers of the gateway.',
+    ),
     OBJECT_STORE: z
       .enum(['files', 's3'])
       .default('files')
       .describe(
         '`files`: in a directory, for a single replica. `s3`: in a bucket, see [Objects in S3](#objects-in-s3).',
       ),
-    OBJECTS_DIR: text.meta({
+    OBJECTS_DIR: optionalText.meta({
       description: 'The directory of the contents, which one running process uses alone.',
       defaultText: 'for `files`',
     }),
-    MAX_BLOB_BYTES: whole(1, 1024 ** 4)
-      .default(1024 ** 3)
-      .describe('The largest blob.'),
+    ...blobSettings,
     TRANSFERS_MAX: whole(1, 100_000)
       .default(512)
       .describe('Concurrent uploads, and as many downloads. One app gets at most 75 % of them.'),

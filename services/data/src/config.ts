@@ -1,4 +1,4 @@
-import { origin, publicUrl, whole } from '@granary/shared/config';
+import { optionalText, origin, publicUrl, whole } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { z } from 'zod';
 
@@ -40,27 +40,15 @@ const settings = commonConfig.extend({
     .describe(
       'Who may read collections and views that were created without an `access_policy`, by a write for example.',
     ),
-  COUNTRY_NETWORKS_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'CSV file for the operator `inCountry`, see [Networks by country](#networks-by-country). Without it the operator is refused.',
-    ),
-  ENCRYPTION_KEY_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'File with the mnemonic of the root key of [encrypted fields](../encryption.md#the-root-key), protected as [that of the wallets](#the-seed-of-the-wallets). Without a root key no field can be encrypted.',
-    ),
-  ENCRYPTION_OLD_KEY_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'File with the previous root key. At the start the new root key wraps what the previous one has wrapped.',
-    ),
+  COUNTRY_NETWORKS_FILE: optionalText.describe(
+    'CSV file for the operator `inCountry`, see [Networks by country](#networks-by-country). Without it the operator is refused.',
+  ),
+  ENCRYPTION_KEY_FILE: optionalText.describe(
+    'File with the mnemonic of the root key of [encrypted fields](../encryption.md#the-root-key), protected as [that of the wallets](#the-seed-of-the-wallets). Without a root key no field can be encrypted.',
+  ),
+  ENCRYPTION_OLD_KEY_FILE: optionalText.describe(
+    'File with the previous root key. At the start the new root key wraps what the previous one has wrapped.',
+  ),
   ENCRYPTION_KEY_FILE_CREATE: z
     .stringbool()
     .default(false)
@@ -78,17 +66,13 @@ const settings = commonConfig.extend({
     .meta({ description: 'Scheme, host and port of Vault.', defaultText: 'with a key of Vault' }),
   ENCRYPTION_VAULT_MOUNT: vaultPath.default('transit').describe('Where the secrets engine is mounted.'),
   ENCRYPTION_VAULT_NAMESPACE: vaultPath.optional().describe('The namespace, in Vault Enterprise.'),
-  ENCRYPTION_VAULT_TOKEN_FILE: z.string().min(1).optional().meta({
+  ENCRYPTION_VAULT_TOKEN_FILE: optionalText.meta({
     description: 'File with the token. It is read again for each request.',
     defaultText: 'with a key of Vault',
   }),
-  ENCRYPTION_VAULT_CA_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'Certificates of the authorities to trust in place of those of the system. It is read again for each request.',
-    ),
+  ENCRYPTION_VAULT_CA_FILE: optionalText.describe(
+    'Certificates of the authorities to trust in place of those of the system. It is read again for each request.',
+  ),
   ENCRYPTION_VAULT_TIMEOUT_MS: whole(100, 60_000)
     .default(3_000)
     .describe('Time limit of one request to Vault. A request that fails is repeated twice.'),

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { serviceAddress, whole, wrongConfig } from '@granary/shared/config';
+import { optionalText, serviceAddress, whole, wrongConfig } from '@granary/shared/config';
 import { simulatedChainPrefix } from '@granary/shared/money/play-money';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { readSecret } from '@granary/shared/trust/setting-file';
@@ -47,7 +47,7 @@ const settings = commonConfig.extend({
       description: 'URLs of CometBFT nodes, separated by commas, at most 10.',
       defaultText: 'for `cosmos`',
     }),
-  CHAIN_RPC_URLS_FILE: z.string().min(1).optional().describe('A file with the URLs, in place of `CHAIN_RPC_URLS`.'),
+  CHAIN_RPC_URLS_FILE: optionalText.describe('A file with the URLs, in place of `CHAIN_RPC_URLS`.'),
   CHAIN_ID: z
     .string()
     .regex(/^[A-Za-z0-9._-]{1,50}$/, 'the id of a chain is expected, for example celestia')

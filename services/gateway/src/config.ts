@@ -1,7 +1,8 @@
 import { z } from 'zod';
-import { publicUrl, serviceAddress, whole, wrongConfig } from '@granary/shared/config';
+import { optionalText, publicUrl, serviceAddress, whole, wrongConfig } from '@granary/shared/config';
 import { hostPorts } from '@granary/shared/host-port';
 import {
+  blobSettings,
   commonConfig,
   connectionSettings,
   healthSettings,
@@ -47,7 +48,7 @@ const corsOrigins = z
 const operatorKeyLengthMin = 16;
 const operatorKeyRule = `at least ${operatorKeyLengthMin} characters are needed`;
 
-/** What clients can hold that others need: memory, connections, places in queues. */
+/** The settings that bound how much memory and how many connections and places in queues clients can hold. */
 export const clientLimitSettings = {
   APP_BUDGET_PERCENT: whole(1, 100)
     .default(50)
@@ -102,11 +103,7 @@ export const gatewayConfig = z.object({
     description: "The operator's key, at least 16 characters.",
     defaultText: 'required',
   }),
-  OPERATOR_KEY_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe("A file that holds the operator's key, in place of `OPERATOR_KEY`."),
+  OPERATOR_KEY_FILE: optionalText.describe("A file that holds the operator's key, in place of `OPERATOR_KEY`."),
   DATA_ADDRESS: serviceAddress('data, see [Replicas and rolling updates](scale.md#replicas-and-rolling-updates)'),
   BLOBS_ADDRESS: serviceAddress('blobs'),
   FINANCE_ADDRESS: serviceAddress('finance'),
@@ -127,9 +124,7 @@ export const gatewayConfig = z.object({
   COMPRESSION_CONCURRENCY: whole(1, 128)
     .default(2)
     .describe("Threads that compress concurrently, out of the four of Node's thread pool."),
-  MAX_BLOB_BYTES: whole(1, 1024 ** 4)
-    .default(1024 ** 3)
-    .describe('The largest blob.'),
+  ...blobSettings,
   BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3)
     .default(256 * 1024 ** 2)
     .describe('Request bodies and unsent answers in memory.'),

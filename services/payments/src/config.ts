@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { serviceAddress, whole } from '@granary/shared/config';
+import { optionalText, serviceAddress, whole } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
 import type { PaymentAddress } from './networks/scheme';
 import { schemes, schemeSettings } from './schemes/schemes';
@@ -79,13 +79,9 @@ const settings = commonConfig.extend({
     .describe(
       'How long a request waits until a block has its payment, before it is answered with a ticket: longer than two blocks take, shorter than `PAYMENT_TIMEOUT_MS` and `IDLE_TIMEOUT_MS`.',
     ),
-  X402_KEY_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'File with the seed of the accounts that pay gas on EVM networks and fees on Solana, protected as [that of the wallets](#the-seed-of-the-wallets). `EVM_RPC_URLS` and `SOLANA_RPC_URLS` need it.',
-    ),
+  X402_KEY_FILE: optionalText.describe(
+    'File with the seed of the accounts that pay gas on EVM networks and fees on Solana, protected as [that of the wallets](#the-seed-of-the-wallets). `EVM_RPC_URLS` and `SOLANA_RPC_URLS` need it.',
+  ),
   AGENT_RESERVATION_MS: whole(1_000, 3_600_000)
     .default(60_000)
     .describe(

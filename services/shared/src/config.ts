@@ -67,6 +67,9 @@ export const grpcAddress = z
   );
 
 const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin === text.replace(/\/$/, '');
+/** A text that may be absent, such as the path of a file. */
+export const optionalText = z.string().min(1).optional();
+
 /** The gRPC address of another service; it may be absent only where that service runs in the same process. */
 export const serviceAddress = (service: string) =>
   grpcAddress.optional().meta({ description: `gRPC address of ${service}.`, defaultText: 'required' });

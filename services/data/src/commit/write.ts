@@ -94,7 +94,7 @@ export interface Write {
   readonly reads?: readonly DocumentRead[];
   /**
    * The documents of `reads` as they were before the write joined the queue, where its links may be planned on them.
-   * That they have not changed is asserted under the lock.
+   * The commit asserts under the lock that they have not changed.
    */
   readonly assumed?: PresentDocuments | undefined;
   /** Whether its links, as they were planned last, leave out what was refused: that is decided under the lock only. */

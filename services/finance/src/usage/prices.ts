@@ -21,7 +21,7 @@ export const storedPrices: PricesIn = (db) => {
   };
 };
 
-/** The same prices, read at most once: for work that needs them for each of many collections. */
+/** Reads the prices at most once, for work that needs them for each of many collections. */
 export function readOnce(prices: Prices): Prices {
   let list: Promise<PriceList> | undefined;
   return { list: () => (list ??= prices.list()) };

@@ -40,7 +40,7 @@ export async function payForIndex(
   const means = paymentMeansIn(request.incoming);
   const { presented, userKey } = means;
   const runFree = () => outcomeOf(run({ isPaid: false, call: request.call }));
-  // Where the request has a payment or a grant, the index that it paid for before is found first.
+  // A payment or a grant finds the index that it paid for before, so the attempt without payment comes last then.
   const isFoundByPayment = presented !== undefined || userKey !== undefined;
   if (!isFoundByPayment) {
     const outcome = await runFree();

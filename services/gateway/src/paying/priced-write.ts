@@ -30,7 +30,7 @@ export const isAnswer = (outcome: Outcome): outcome is Answer => !('isUnpaid' in
 /** Does a write, unless it costs something and is not paid. */
 export type RunWrite = (terms: WriteTerms) => Promise<Outcome>;
 
-/** What trying an operation without payment has shown: that only the payment is missing, or its refusal. */
+/** The result of trying an operation without payment: only the payment is missing, or it is refused anyway. */
 export type Trial = { kind: 'untried' } | { kind: 'unpaid' } | { kind: 'refused'; refusal: ServiceError };
 
 export const untried: Trial = { kind: 'untried' };

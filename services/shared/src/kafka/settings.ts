@@ -1,6 +1,5 @@
 import { z } from 'zod';
-
-const file = z.string().min(1).optional();
+import { optionalText } from '../config';
 
 /** The settings of the connection to Kafka. */
 export const kafkaSettings = {
@@ -18,16 +17,16 @@ export const kafkaSettings = {
     .enum(['plain', 'scram-sha-256', 'scram-sha-512'])
     .default('scram-sha-512')
     .describe('How the brokers authenticate the user.'),
-  KAFKA_SASL_USERNAME: z.string().min(1).optional().describe('The user at the brokers. Without it SASL is not used.'),
-  KAFKA_SASL_PASSWORD: z.string().min(1).optional().describe('The password of that user.'),
-  KAFKA_SASL_PASSWORD_FILE: file.describe('A file with the password, in place of `KAFKA_SASL_PASSWORD`.'),
+  KAFKA_SASL_USERNAME: optionalText.describe('The user at the brokers. Without it SASL is not used.'),
+  KAFKA_SASL_PASSWORD: optionalText.describe('The password of that user.'),
+  KAFKA_SASL_PASSWORD_FILE: optionalText.describe('A file with the password, in place of `KAFKA_SASL_PASSWORD`.'),
   KAFKA_TLS: z.stringbool().default(false).describe('Whether the brokers use TLS.'),
-  KAFKA_TLS_CA_FILE: file.meta({
+  KAFKA_TLS_CA_FILE: optionalText.meta({
     description: "PEM of the authorities that sign the brokers' certificates.",
     defaultText: "Node's own",
   }),
-  KAFKA_TLS_CERT_FILE: file.describe('PEM of a client certificate, if the brokers require one.'),
-  KAFKA_TLS_KEY_FILE: file.describe('PEM of the private key of that certificate.'),
+  KAFKA_TLS_CERT_FILE: optionalText.describe('PEM of a client certificate, if the brokers require one.'),
+  KAFKA_TLS_KEY_FILE: optionalText.describe('PEM of the private key of that certificate.'),
 };
 
 export type KafkaSettings = z.infer<z.ZodObject<typeof kafkaSettings>>;

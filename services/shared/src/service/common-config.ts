@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { logLevel, whole } from '../config';
+import { logLevel, optionalText, whole } from '../config';
 import { hostPort } from '../host-port';
 import { kafkaSettings } from '../kafka/settings';
 import { telemetrySettings } from '../telemetry/settings';
@@ -32,13 +32,18 @@ export const healthSettings = {
     .describe('A dependency that has not answered for this long is unhealthy; until then it is degraded.'),
 };
 
+/** The limit of blobs, which is the same in the gateway and in blobs. */
+export const blobSettings = {
+  MAX_BLOB_BYTES: whole(1, 1024 ** 4)
+    .default(1024 ** 3)
+    .describe('The largest blob.'),
+};
+
 /** The settings about the disk of the database of a service. */
 export const storageSettings = {
-  DATABASE_DIRECTORY: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('A directory on the disk of the database, if that is on the same machine. Set it for `data`.'),
+  DATABASE_DIRECTORY: optionalText.describe(
+    'A directory on the disk of the database, if that is on the same machine. Set it for `data`.',
+  ),
   DISK_RESERVE_BYTES: whole(0, 1024 ** 5)
     .default(64 * 1024 ** 2)
     .describe('[Writes are refused](run.md#a-full-disk) while a local disk has fewer free bytes.'),
@@ -52,13 +57,9 @@ export const commonConfig = z.object({
   DATABASE_URL: z
     .url({ protocol: /^postgres(ql)?$/ })
     .describe('Its own database: Postgres 18 or newer, UTF-8, collation `C` or `C.UTF-8`.'),
-  DATABASE_PASSWORD_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'File with the password of the database. It is read for each connection, so it may change. `DATABASE_URL` then has no password.',
-    ),
+  DATABASE_PASSWORD_FILE: optionalText.describe(
+    'File with the password of the database. It is read for each connection, so it may change. `DATABASE_URL` then has no password.',
+  ),
   DATABASE_POOL_SIZE: whole(1, 100).default(8).describe('Connections to the database.'),
   MIGRATIONS: z
     .enum(['start', 'wait'])

@@ -37,7 +37,7 @@ export function pageStatement(plan: PagePlan): Sql {
 /** Any order of any paths: the matches are sorted, the best `limit + offset` of them kept at a time. */
 function sortedPage({ relation, filter, access, after, limit, offset }: PagePlan): Sql {
   const { from, where, order } = ordered(relation, filter, access.order, after);
-  // Where the text of a record does not tell its position, the row does.
+  // The row tells its position where the text of the record does not.
   const position = relation.tieColumn
     ? sql`, t.id, ${relation.tieColumn}::text as version`
     : relation.hasIdColumn

@@ -3,7 +3,7 @@ import { isEvmNetwork } from './address';
 
 /** The most that a unit of gas may cost where no setting says otherwise, in gwei. */
 const usualMaxGwei = 20n;
-/** The same limit, in gwei, on networks where gas has another price or the money is worth less than ether. */
+/** Replaces `usualMaxGwei` on networks where gas has another price, or the money is worth less than ether. */
 const usualMaxGweiOn: ReadonlyMap<string, bigint> = new Map([
   ['eip155:1', 100n],
   ['eip155:137', 2_000n],

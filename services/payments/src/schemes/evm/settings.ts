@@ -1,4 +1,4 @@
-import { whole } from '@granary/shared/config';
+import { optionalText, whole } from '@granary/shared/config';
 import { z } from 'zod';
 import { RpcUrlsSetting } from '../../networks/rpc-urls-setting';
 import { areEvmAssets, evmAssetsRule } from './assets';
@@ -21,11 +21,9 @@ export const evmSettings = {
     .describe(
       '[Nodes of EVM networks](../money/networks.md#evm-networks) on which payments are settled: `eip155:8453=https://…`, separated by commas, a network once for each node.',
     ),
-  EVM_RPC_URLS_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('A file that holds them, in place of `EVM_RPC_URLS`, since a URL may hold a secret.'),
+  EVM_RPC_URLS_FILE: optionalText.describe(
+    'A file that holds them, in place of `EVM_RPC_URLS`, since a URL may hold a secret.',
+  ),
   EVM_DEPTH_BLOCKS: whole(0, 100).default(2).describe('A transfer counts once this many blocks have followed its own.'),
   EVM_RPC_TIMEOUT_MS: whole(100, 60_000)
     .default(5_000)

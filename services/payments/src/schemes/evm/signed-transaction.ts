@@ -42,8 +42,8 @@ const higher = (one: bigint, other: bigint): bigint => (one > other ? one : othe
 const lower = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 
 /**
- * The same call with the same nonce and higher fees. Undefined where higher fees would not help, because they are high
- * already, or would exceed `max`.
+ * Signs the same call with the same nonce and higher fees. Returns undefined where higher fees would not help, because
+ * they are high already, or would exceed `max`.
  */
 export function replaceTransaction(
   key: GasKey,

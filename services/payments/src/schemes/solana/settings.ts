@@ -1,4 +1,4 @@
-import { whole } from '@granary/shared/config';
+import { optionalText, whole } from '@granary/shared/config';
 import { z } from 'zod';
 import { RpcUrlsSetting } from '../../networks/rpc-urls-setting';
 import { areSolanaAssets, solanaAssetsRule } from './assets';
@@ -33,11 +33,9 @@ export const solanaSettings = {
     .describe(
       '[Nodes of networks of Solana](../money/networks.md#solana) on which payments are settled: `solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp=https://…`, separated by commas, a network once for each node.',
     ),
-  SOLANA_RPC_URLS_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('A file that holds them, in place of `SOLANA_RPC_URLS`, since a URL may hold a secret.'),
+  SOLANA_RPC_URLS_FILE: optionalText.describe(
+    'A file that holds them, in place of `SOLANA_RPC_URLS`, since a URL may hold a secret.',
+  ),
   SOLANA_COMMITMENT: z
     .enum(['confirmed', 'finalized'], { error: 'confirmed or finalized is expected' })
     .default('confirmed')
