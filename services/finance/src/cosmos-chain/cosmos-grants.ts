@@ -2,8 +2,8 @@ import { GenericAuthorization, type Grant } from 'cosmjs-types/cosmos/authz/v1be
 import { SendAuthorization } from 'cosmjs-types/cosmos/bank/v1beta1/authz';
 import { MsgSend } from 'cosmjs-types/cosmos/bank/v1beta1/tx';
 import type { Timestamp } from 'cosmjs-types/google/protobuf/timestamp';
-import { unavailable } from '@granary/shared/errors';
 import { grantMissing, type ChainGrants } from '../chain/chain-grants';
+import { orUnavailable } from '../chain/chain-unavailable';
 import type { CometNodes } from './comet-nodes';
 
 export interface CosmosGrantsOptions {
@@ -49,11 +49,6 @@ export function cosmosGrants({ nodes, denom, grantee, hotWallet }: CosmosGrantsO
     spendable: (granter) => orUnavailable(nodes.ask((node) => node.spendable(granter, denom))),
   };
 }
-
-const orUnavailable = <T>(answer: Promise<T>): Promise<T> =>
-  answer.catch((cause: unknown) => {
-    throw unavailable('The chain cannot be asked', cause);
-  });
 
 /** Undefined: any amount, or for ever. */
 interface Allowed {

@@ -1,9 +1,10 @@
-import { invalid, unavailable } from '@granary/shared/errors';
+import { invalid } from '@granary/shared/errors';
 import { addressProblem } from '@granary/shared/money/cosmos/address';
 import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
 import type { IncludedTransfer } from '@granary/shared/gen/granary/finance/v1/IncludedTransfer';
 import type { Handlers } from '@granary/shared/rpc/types';
 import type { Chain, ChainTransfer } from '../chain/chain';
+import { orUnavailable } from '../chain/chain-unavailable';
 
 /** Longer than any transaction of one transfer. */
 const transactionBytesMax = 4_096;
@@ -76,9 +77,3 @@ const transferMessage = ({ sender, recipient, amount, memo, at: time }: ChainTra
 });
 
 const states = { accepted: 'ACCEPTED', known: 'KNOWN', later: 'LATER', refused: 'REFUSED' } as const;
-
-/** Any error of a chain means that the outcome is unknown. */
-const orUnavailable = <T>(outcome: Promise<T>): Promise<T> =>
-  outcome.catch((cause: unknown) => {
-    throw unavailable('The chain cannot be asked', cause);
-  });
