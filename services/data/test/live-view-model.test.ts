@@ -2,6 +2,7 @@ import { partsOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
 import { newApp, type DataService } from './support/data-service';
 import { LiveViewModel } from './support/live-view-model';
+import { mispredictNewDocuments } from './support/misprediction';
 import { seededRandom, type Random } from './support/random';
 import { viewGenerator } from './support/view-generator';
 import { startTwoCopies, type TwoCopies } from './support/write-fixture';
@@ -12,7 +13,9 @@ const viewsPerApp = 16;
 const batches = 30;
 
 let copies: TwoCopies;
+let existed: jest.SpyInstance;
 beforeAll(async () => {
+  existed = mispredictNewDocuments();
   copies = await startTwoCopies();
   // Views that were broken on the way and are whole again by now.
   await copies.pool.query(`
@@ -22,7 +25,10 @@ beforeAll(async () => {
     create trigger keep_broken_view after update on view for each row when (new.status = 'broken')
       execute function keep_broken_view()`);
 });
-afterAll(() => copies.stop());
+afterAll(async () => {
+  jest.restoreAllMocks();
+  await copies.stop();
+});
 
 async function runModel(run: number, views: number, random: Random): Promise<void> {
   const { one, two, pool } = copies;
@@ -51,5 +57,6 @@ test.each(partsOf('live views', viewCount))(
       await runModel(run, Math.min(viewsPerApp, cases - made), random);
     }
     expect((await copies.pool.query('select name from broken_view')).rows).toEqual([]);
+    expect(existed).toHaveBeenCalled();
   },
 );

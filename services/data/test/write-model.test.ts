@@ -8,6 +8,7 @@ import { size } from '@granary/testing/size';
 import { dataSchema } from '../src/service';
 import { checkChain } from './support/check-chain';
 import { log, newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
+import { mispredictNewDocuments } from './support/misprediction';
 import { collectionNumber, fields, startCopy } from './support/write-fixture';
 import {
   uniqueCollection,
@@ -113,12 +114,15 @@ describe('the write path beside a model', () => {
   let pool: Pool;
   let service: DataService;
   const seen = new Map<string, number>();
+  let existed: jest.SpyInstance;
   beforeAll(async () => {
+    existed = mispredictNewDocuments();
     const { url } = await serviceDatabase(dataSchema);
     pool = createPool({ url, size: 3, applicationName: 'test', log });
     service = await startCopy(url);
   });
   afterAll(async () => {
+    jest.restoreAllMocks();
     await service.stop();
     await pool.end();
   });
@@ -296,6 +300,7 @@ describe('the write path beside a model', () => {
       await Promise.all(Array.from({ length: lanes }, (_, at) => lane(at)));
       // A generator that has drifted does not make them all, and proves nothing.
       expect(outcomes.filter((outcome) => !seen.has(outcome))).toEqual([]);
+      expect(existed).toHaveBeenCalled();
     },
   );
 });

@@ -6,6 +6,7 @@ import type { ReadAccess } from '../catalog/collection';
 import type { AfterPlan } from './after-plan';
 import type { BulkThrottle } from './bulk-throttle';
 import type { HeadCache } from './head-cache';
+import type { NewDocuments } from './new-documents';
 import type { WriteMemory } from './write-memory';
 
 /** The state and settings that the commits of all apps share. */
@@ -20,6 +21,7 @@ export interface CommitContext {
   memory: WriteMemory;
   throttle: BulkThrottle;
   heads: HeadCache;
+  newDocuments: NewDocuments;
   collections: CatalogCache;
   /** The derived rows that change in the transaction of a batch besides its documents. */
   afterPlan: AfterPlan;

@@ -4,11 +4,15 @@ import type { CatalogCache } from '../catalog/cache';
 import { AppCommitter } from './app-committer';
 import type { CommitContext } from './commit-context';
 import { HeadCache } from './head-cache';
+import { NewDocuments } from './new-documents';
 import type { Committed, Write } from './write';
 import { WriteMemory } from './write-memory';
 import type { App } from '../catalog/app';
 
-export interface CommitterSettings extends Omit<CommitContext, 'slots' | 'reads' | 'memory' | 'heads'> {
+export interface CommitterSettings extends Omit<
+  CommitContext,
+  'slots' | 'reads' | 'memory' | 'heads' | 'newDocuments'
+> {
   /** Transactions that run at a time, of all apps. */
   concurrency: number;
   memory?: WriteMemory;
@@ -55,6 +59,7 @@ export class Committer {
       reads: new Semaphore(Math.ceil(concurrency / 2)),
       memory: settings.memory ?? new WriteMemory(),
       heads: new HeadCache(),
+      newDocuments: new NewDocuments(),
     };
   }
 

@@ -63,6 +63,11 @@ export interface WriteOptions extends UpsertOptions {
 
 export interface UpsertOptions {
   derived: DerivedStatements;
+  /**
+   * Whether to insert the documents without a look at those that exist. Where one of them does, the statement fails
+   * with an error that `collectionOfDuplicate` recognizes, and the batch must be written again without this.
+   */
+  expectsNew: boolean;
   /** Whether the upsert returns the last version of each document that it wrote, as `writtenVersions` reads it. */
   returnsVersions: boolean;
 }
@@ -82,7 +87,7 @@ export async function writeDocuments(
   if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, time, options)];
   const repeated = repeatedIds(rows);
   // Under the lock no other transaction adds an id.
-  const existingIds = isKnown ? idsOf(rows, isKnown) : await knownIds(tx, collection, rows);
+  const existingIds = await idsThatExist(tx, collection, rows, { isKnown, expectsNew: options.expectsNew });
   const isNew = ({ document: { id } }: DocumentRow) => !existingIds.has(id) && !repeated.has(id);
   const added = existingIds.size + repeated.size === 0 ? rows : rows.filter(isNew);
   if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, time, options)];
@@ -117,10 +122,15 @@ function repeatedIds(rows: readonly DocumentRow[]): Set<string> {
   return repeated;
 }
 
-const idsOf = (rows: readonly DocumentRow[], isKnown: (id: string) => boolean): Set<string> =>
-  new Set(rows.map(({ document: { id } }) => id).filter(isKnown));
-
-async function knownIds(tx: Connection, collection: CollectionRef, rows: readonly DocumentRow[]): Promise<Set<string>> {
+/** The ids of documents that exist, as far as they are not expected to be new. */
+async function idsThatExist(
+  tx: Connection,
+  collection: CollectionRef,
+  rows: readonly DocumentRow[],
+  { isKnown, expectsNew }: Pick<WriteOptions, 'isKnown' | 'expectsNew'>,
+): Promise<ReadonlySet<string>> {
+  if (expectsNew) return new Set();
+  if (isKnown) return new Set(rows.map(({ document: { id } }) => id).filter(isKnown));
   const ids = textArray(rows.map(({ document }) => document.id));
   const existing = await queryRows<{ id: string }>(
     tx,
@@ -132,30 +142,20 @@ async function knownIds(tx: Connection, collection: CollectionRef, rows: readonl
 /**
  * One statement for documents that may be known: it inserts new ones, replaces known ones, moves replaced versions to
  * history (from `returning old.*`, never by reading the table in the same statement) and adjusts the catalog's
- * counters.
+ * counters. It returns how many it replaced, or for each whether it did, and its version. Documents that are expected
+ * to be new are only inserted and counted, and nothing is returned.
  */
 function upsert(
   collection: CollectionRef,
   rows: readonly DocumentRow[],
   repeated: ReadonlySet<string>,
   time: Date,
-  { derived, returnsVersions }: UpsertOptions,
+  { derived, expectsNew, returnsVersions }: UpsertOptions,
 ): Sql {
+  if (expectsNew && repeated.size === 0) return insertNew(collection, rows, time, derived);
   const { latest, counts, earlier } =
-    repeated.size > 0 ? splitVersions(rows) : { latest: rows, counts: rows.map(() => 1), earlier: [] };
-  const { documents, history, fields, uniques, searches, names, updates } = layoutOf(collection);
-  const arrays = join(
-    [
-      empty,
-      ...keyArrays(
-        fields,
-        latest.map(({ document }) => document),
-      ).map((keys) => sql`${keys}::bytea[]`),
-      ...Array.from({ length: uniques }, (_, index) => sql`${textArray(latest.map(uniqueValue(index)))}::text[]`),
-      ...Array.from({ length: searches }, (_, index) => sql`${textArray(latest.map(searchValue(index)))}::text[]`),
-    ],
-    ', ',
-  );
+    repeated.size > 0 ? splitVersions(rows) : { latest: rows, counts: undefined, earlier: [] };
+  const { history, updates } = layoutOf(collection);
   const counting = sql`
     update collection set
       row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${sizeOf(rows)}::int8,
@@ -164,21 +164,12 @@ function upsert(
             count(*) filter (where deleted) - count(*) filter (where old_deleted) as deleted from written) s
     where number = ${collection.number}`;
   return sql`
-    with input as (
-      select * from unnest(${textArray(latest.map(({ document }) => document.id))}::text[],
-          ${textArray(latest.map(({ document }) => bodyOf(document)))}::text[], ${int8Array(counts)}::int8[],
-          ${boolArray(latest.map(({ document }) => document.deleted))}::bool[],
-          ${int8Array(latest.map(({ ordinal }) => ordinal))}::int8[], ${int4Array(latest.map(({ place }) => place))}::int4[]${arrays})
-        as i(id, body, version, deleted, ordinal, place${names})
-    ), written as (
-      insert into ${documents} as t (id, body, version, deleted, created_at, updated_at, ordinal, place${names})
-      select id, body, version, deleted, ${time}::timestamptz, ${time}::timestamptz, ordinal, place${names} from input
+    with written as (
+      ${insertion(collection, latest, time, counts)}
       on conflict (id) do update set
         body = excluded.body, version = t.version + excluded.version, deleted = excluded.deleted,
         updated_at = excluded.updated_at, ordinal = excluded.ordinal, place = excluded.place${updates}
-      returning new.id, new.version, new.deleted, new.created_at, old.id as old_id, old.body as old_body, old.version as old_version,
-        old.deleted as old_deleted, old.created_at as old_created_at, old.updated_at as old_updated_at,
-        old.ordinal as old_ordinal, old.place as old_place${derived.returning}
+      returning ${versionAndReplaced}${derived.returning}
     ), replaced as (
       insert into ${history} (id, body, version, deleted, created_at, updated_at, ordinal, place)
       select old_id, old_body, old_version, old_deleted, old_created_at, old_updated_at, old_ordinal, old_place
@@ -187,9 +178,60 @@ function upsert(
     ${
       returnsVersions
         ? sql`, counted as (${counting})
-    select id, version, old_id is null or old_deleted from written`
-        : counting
+    select (old_id is not null)::int, id, version, old_id is null or old_deleted from written`
+        : sql`${counting} returning s.replaced`
     }`;
+}
+
+/** A version that was written and the one that it replaced, whose columns are null for a new document. */
+const versionAndReplaced = sql`new.id, new.version, new.deleted, new.created_at, old.id as old_id, old.body as old_body,
+        old.version as old_version, old.deleted as old_deleted, old.created_at as old_created_at,
+        old.updated_at as old_updated_at, old.ordinal as old_ordinal, old.place as old_place`;
+
+/** Inserts documents, of which none may exist, and counts them. */
+function insertNew(
+  collection: CollectionRef,
+  rows: readonly DocumentRow[],
+  time: Date,
+  derived: DerivedStatements,
+): Sql {
+  const returning = derived.isEmpty ? empty : sql` returning ${versionAndReplaced}${derived.returning}`;
+  return sql`
+    with written as (${insertion(collection, rows, time)}${returning})${derived.ctes}
+    ${countCopied(collection, rows, time)}`;
+}
+
+/** Inserts documents into the table `t`; `counts` says how many versions each stands for, which is one by default. */
+function insertion(
+  collection: CollectionRef,
+  rows: readonly DocumentRow[],
+  time: Date,
+  counts?: readonly number[],
+): Sql {
+  const { documents, fields, uniques, searches, names } = layoutOf(collection);
+  const keys = keyArrays(
+    fields,
+    rows.map(({ document }) => document),
+  );
+  const arrays = join(
+    [
+      empty,
+      ...(counts ? [sql`${int8Array(counts)}::int8[]`] : []),
+      ...keys.map((array) => sql`${array}::bytea[]`),
+      ...Array.from({ length: uniques }, (_, index) => sql`${textArray(rows.map(uniqueValue(index)))}::text[]`),
+      ...Array.from({ length: searches }, (_, index) => sql`${textArray(rows.map(searchValue(index)))}::text[]`),
+    ],
+    ', ',
+  );
+  const version = counts ? sql`version` : sql`1`;
+  return sql`
+    insert into ${documents} as t (id, body, version, deleted, created_at, updated_at, ordinal, place${names})
+    select id, body, ${version}, deleted, ${time}::timestamptz, ${time}::timestamptz, ordinal, place${names}
+    from unnest(${textArray(rows.map(({ document }) => document.id))}::text[],
+        ${textArray(rows.map(({ document }) => bodyOf(document)))}::text[],
+        ${boolArray(rows.map(({ document }) => document.deleted))}::bool[],
+        ${int8Array(rows.map(({ ordinal }) => ordinal))}::int8[], ${int4Array(rows.map(({ place }) => place))}::int4[]${arrays})
+      as i(id, body, deleted, ordinal, place${counts ? sql`, version` : empty}${names})`;
 }
 
 function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], time: Date): Sql {

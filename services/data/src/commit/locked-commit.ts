@@ -15,7 +15,7 @@ import { countBatch } from './metrics';
 import { prefetchDocuments, readPresentDocuments, type Prefetch, type ReadDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
 import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
-import { UniqueViolationError, uniqueViolation } from './unique-violation';
+import { collectionOfDuplicate, UniqueViolationError, uniqueViolation } from './unique-violation';
 import { setVersions, versionedCollections } from './written-versions';
 import { documentKey, type BatchResult, type PendingWrite, type PresentDocuments } from './write';
 import type { App } from '../catalog/app';
@@ -45,6 +45,8 @@ export class LockedCommit {
   private rows: RowsByCollection = new Map();
   /** An attempt with what is derived from the documents has failed, perhaps for that. */
   private isWithoutDerived = false;
+  /** Whether documents may be expected to be new: not after an attempt in which one was not. */
+  private mayExpectNew = true;
 
   /** `looksUpTickets`: some of the writes may have committed in an earlier attempt. */
   constructor(
@@ -60,17 +62,35 @@ export class LockedCommit {
    */
   async run(): Promise<BatchResult> {
     const { app, batch, context } = this;
-    const prefetched = prefetchDocuments(context, app, batch);
-    try {
-      return await this.attempt(prefetched);
-    } catch (error) {
-      if (error instanceof UniqueViolationError) throw error;
-      const isOfDerived = mayBeOfDerived(context, error, this.rows.keys());
-      // A table that was prefetched from is gone: nothing was written.
-      if (!isOfDerived && !(prefetched && isGone(error))) throw error;
-      if (isOfDerived) this.isWithoutDerived = true;
-      return this.attempt(undefined);
+    let prefetched = prefetchDocuments(context, app, batch);
+    for (;;) {
+      try {
+        return await this.attempt(prefetched);
+      } catch (error) {
+        if (!this.isAvoidable(error, prefetched !== undefined)) throw error;
+        prefetched = undefined;
+      }
     }
+  }
+
+  /**
+   * Whether the next attempt avoids the error of the last one, which wrote nothing: each can be avoided once.
+   */
+  private isAvoidable(error: unknown, hasPrefetched: boolean): boolean {
+    const { context } = this;
+    if (error instanceof UniqueViolationError) return false;
+    const duplicateIn = collectionOfDuplicate(error);
+    if (this.mayExpectNew && duplicateIn !== undefined) {
+      context.newDocuments.existed(duplicateIn);
+      this.mayExpectNew = false;
+      return true;
+    }
+    if (!this.isWithoutDerived && mayBeOfDerived(context, error, this.rows.keys())) {
+      this.isWithoutDerived = true;
+      return true;
+    }
+    // A table that was prefetched from is gone.
+    return hasPrefetched && isGone(error);
   }
 
   private async attempt(prefetched: Prefetch | undefined): Promise<BatchResult> {
@@ -112,21 +132,25 @@ export class LockedCommit {
     const last: Step[] = [];
     const versioned = versionedCollections(planned);
     const upserts = new Map<CollectionRef, number>();
-    const areRead = open.every(({ write }) => write.reads);
+    const isEachRead = open.every(({ write }) => write.reads);
     for (const [collection, rows] of this.rows) {
       const returnsVersions = versioned.has(collection.name);
-      const isKnown = (id: string) => documents.has(documentKey(collection.name, id));
+      const isRead = (id: string) => documents.has(documentKey(collection.name, id));
       const derived = this.isWithoutDerived ? nothingDerived : context.afterPlan.statementsFor(collection);
-      const options = { derived, returnsVersions, ...(areRead && { isKnown }) };
+      const expectsNew = this.mayExpectNew && context.newDocuments.isExpected(collection, rows, isRead);
+      const options = { derived, expectsNew, returnsVersions, isKnown: isEachRead ? isRead : undefined };
       upserts.set(collection, last.length);
       last.push(...(await writeDocuments(tx, collection, rows, time, options)));
     }
-    const committed = (answers: readonly StepAnswer[]) =>
-      setVersions(planned, this.rows, new Map([...upserts].map(([collection, step]) => [collection, answers[step]!])));
+    const committed = (answers: readonly StepAnswer[]) => {
+      const byCollection = new Map([...upserts].map(([collection, step]) => [collection, answers[step]!]));
+      context.newDocuments.written(this.rows, byCollection);
+      setVersions(planned, this.rows, byCollection);
+    };
     last.push(moveHead(app.number, planned.to), insertCommits(app.number, planned.commits, time));
     last.push(...keepAnswers(open, outcomes));
     const changed = [...this.rows.keys()].map(({ number }) => number);
-    return { result: { batch: { outcomes, changed }, head }, last, ...(versioned.size > 0 && { committed }) };
+    return { result: { batch: { outcomes, changed }, head }, last, committed };
   }
 
   /** Whether this attempt leaves out what is derived from the documents, which does not follow them any more then. */

@@ -9,7 +9,7 @@ import { mayBeOfDerived } from './derived-failure';
 import { countBatch } from './metrics';
 import { assertAssumed, assumedDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type DocumentRow } from './plan';
-import { uniqueViolation } from './unique-violation';
+import { collectionOfDuplicate, uniqueViolation } from './unique-violation';
 import { setVersions, versionedCollections } from './written-versions';
 import {
   documentKey,
@@ -44,12 +44,14 @@ export async function commitOptimistically(
   // No one moves the head between the commit before this one and this one, so times follow heights.
   const time = context.now();
   const versioned = versionedCollections(planned);
-  const upserts = [...rows].map(([collection, written]) =>
-    upsertDocuments(collection, written, time, {
+  const upserts = [...rows].map(([collection, written]) => {
+    const isRead = (id: string) => documents.has(documentKey(collection.name, id));
+    return upsertDocuments(collection, written, time, {
       derived: context.afterPlan.statementsFor(collection),
+      expectsNew: context.newDocuments.isExpected(collection, written, isRead),
       returnsVersions: versioned.has(collection.name),
-    }),
-  );
+    });
+  });
   const first = [
     ...(context.afterPlan.derivedFrom(rows.keys()).length > 0 ? [genericPlans] : []),
     compareAndSetHead(app.number, planned.from, planned.to),
@@ -58,10 +60,16 @@ export async function commitOptimistically(
   try {
     const steps = [...first, ...upserts, insertCommits(app.number, planned.commits, time)];
     const answers = (await singleRoundTripTransaction(context.pool, steps)).slice(first.length);
-    if (versioned.size > 0)
-      setVersions(planned, rows, new Map([...rows.keys()].map((each, index) => [each, answers[index]!])));
+    const byCollection = new Map([...rows.keys()].map((each, index) => [each, answers[index]!]));
+    context.newDocuments.written(rows, byCollection);
+    setVersions(planned, rows, byCollection);
   } catch (error) {
     if (isHeadConflict(error)) return undefined;
+    const number = collectionOfDuplicate(error);
+    if (number !== undefined) {
+      context.newDocuments.existed(number);
+      return undefined;
+    }
     const violation = uniqueViolation(error, rows);
     if (!violation && mayBeOfDerived(context, error, rows.keys())) return undefined;
     throw violation ?? error;

@@ -85,6 +85,7 @@ export async function preloadTransaction(
     };
     const planned = await pipelinedTransaction(context.pool, [copy], finish, { ...timeoutOf(batch), lockTimeoutMs });
     context.heads.committed(app.number, planned.to);
+    context.newDocuments.written(new Map([[collection, rows]]), new Map());
     countBatch('preloaded', batch, startedAtMs);
     return { outcomes: planned.outcomes, changed: [collection.number] };
   } catch (error) {

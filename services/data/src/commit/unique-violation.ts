@@ -23,6 +23,15 @@ export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueV
   return undefined;
 }
 
+/**
+ * The number of the collection that has a document with the id of one that was inserted; undefined for any other error.
+ * Postgres checks ids row by row, and unique indexes at the end of the statement: an id that exists comes first.
+ */
+export function collectionOfDuplicate(error: unknown): bigint | undefined {
+  const match = /^c_(\d{1,19})_pkey$/.exec(violatedConstraint(error) ?? '');
+  return match ? BigInt(match[1]!) : undefined;
+}
+
 /** Ends a transaction, so it cannot be the outcome of one write of a batch; alone, its refusal can. */
 export class UniqueViolationError extends Error {
   constructor(

@@ -14,6 +14,7 @@ export function setVersions(
   rows: RowsByCollection,
   upserts: ReadonlyMap<CollectionRef, StepAnswer>,
 ): void {
+  if (unversioned.length === 0) return;
   const byCollection = new Map(
     [...rows].map(([collection, written]) => [collection.name, writtenVersions(written, upserts.get(collection))]),
   );
@@ -31,7 +32,7 @@ function writtenVersions(
   upsert: StepAnswer | undefined,
 ): ReadonlyMap<PreparedDocument, NewVersion> {
   const last = new Map(
-    upsert?.rows.map(([id, version, created]) => [id!, { version: BigInt(version!), created: created === 't' }]),
+    upsert?.rows.map(([, id, version, created]) => [id!, { version: BigInt(version!), created: created === 't' }]),
   );
   const left = new Map<string, bigint>();
   for (const { document } of rows) left.set(document.id, (left.get(document.id) ?? 0n) + 1n);

@@ -47,6 +47,8 @@ const bodyDepth = 66;
  */
 export interface PreparedDocument extends DocumentKeys {
   id: string;
+  /** Whether this service made the id for it, so that no document has it yet. */
+  hasNewId: boolean;
   /** Its own text, with id and defaults, stands from `start` to `end` of this; mostly in the request's own body. */
   text: Buffer;
   start: number;
@@ -250,7 +252,8 @@ function prepareDocument(
   ownId?: string,
 ): PreparedDocument {
   const { rules, keys, violations } = shared;
-  const id = document.id ?? ownId ?? newDocumentId();
+  const givenId = document.id ?? ownId;
+  const id = givenId ?? newDocumentId();
   const refuse = (name: string, problem: string) => violations.add(place, name, problem);
   const { replacements, terms, decrypted, addedBytes } =
     rules.encrypted.length === 0 ? nothingEncrypted : encryptValues(bytes, document, rules, id, refuse);
@@ -271,6 +274,7 @@ function prepareDocument(
       };
   return {
     id,
+    hasNewId: givenId === undefined,
     text: isWhole ? bytes : body,
     start: isWhole ? start : 0,
     end: isWhole ? end : body.length,

@@ -21,14 +21,21 @@ export async function checkChain(pool: Pool, app: App): Promise<void> {
     [app.number],
   );
   expect(head.rows).toEqual([{ height: BigInt(rows.length), hash: previous, is_last: true }]);
-  const collections = await pool.query<{ number: bigint; rows: number; versions: number; bytes: number }>(
-    `select number, row_count::int as rows, version_count::int as versions, size_bytes::int as bytes
+  const collections = await pool.query<{
+    number: bigint;
+    rows: number;
+    deleted: number;
+    versions: number;
+    bytes: number;
+  }>(
+    `select number, row_count::int as rows, deleted_count::int as deleted, version_count::int as versions, size_bytes::int as bytes
      from collection where app_number = $1`,
     [app.number],
   );
   for (const { number, ...counters } of collections.rows) {
     const found = await pool.query(
       `select (select count(*)::int from a_${app.number}.c_${number}) as rows,
+              (select count(*)::int from a_${app.number}.c_${number} where deleted) as deleted,
               (select count(*)::int from a_${app.number}.h_${number}) as versions,
               (select coalesce(sum(octet_length(body)), 0)::int
                from (select body from a_${app.number}.c_${number} union all select body from a_${app.number}.h_${number})) as bytes`,
