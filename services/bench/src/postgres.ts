@@ -14,7 +14,8 @@ const databases: string[] = [];
 
 const calls = {
   start: async (dataDir: string) => {
-    postgres = await startPostgres({ dataDir, log: { info: () => {}, warn: (text) => console.error(text) } });
+    const log = { info: () => {}, warn: (text: string) => console.error(text) };
+    postgres = await startPostgres({ dataDir, choosesWalSync: true, log });
     return { pid: postgres.postmasterPid() };
   },
   /** Creates databases, and a role of the same name for each; returns their URLs by name. */

@@ -50,6 +50,7 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
     const openDatabases = async () => {
       const postgres = await startPostgres({
         dataDir,
+        choosesWalSync: true,
         log: { info: (text) => localLog.info(text), warn: (text) => localLog.warn(text) },
         onFailure: fail,
       });

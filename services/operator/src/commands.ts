@@ -46,6 +46,10 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
     summary: 'prints all settings of the services, with defaults and bounds',
     load: async () => (await import('@granary/operator/commands/settings')).settings,
   },
+  'wal-sync': {
+    summary: 'tries on the disk of a data directory how Postgres commits fastest, and keeps it',
+    load: async () => (await import('@granary/operator/commands/wal-sync')).walSync,
+  },
   topics: {
     summary: 'creates the topics that are missing in Kafka',
     load: async () => (await import('@granary/operator/commands/topics')).topics,

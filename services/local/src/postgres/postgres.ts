@@ -3,6 +3,7 @@ import { openCluster, sweepStaging, type Cluster, type PostgresLog } from './clu
 import { isWithoutRoom } from './room';
 import { AlreadyRunningError, connectAsSuperuser, takeOwnership, type Ownership } from './ownership';
 import { boundLog, endPostmaster, judgeProcess } from './postmaster';
+import { chooseWalSync } from './wal-sync';
 
 const fastShutdownMs = 3000;
 const logCheckIntervalMs = 60_000;
@@ -37,6 +38,8 @@ export interface EmbeddedPostgres {
 export async function startPostgres(options: {
   dataDir: string;
   log: PostgresLog;
+  /** Whether a new cluster tries which way to make its log durable is faster, see `chooseWalSync`. */
+  choosesWalSync?: boolean;
   onFailure?: (error: Error) => void;
 }): Promise<EmbeddedPostgres> {
   const { log, onFailure } = options;
@@ -46,6 +49,7 @@ export async function startPostgres(options: {
   const supervisor = new Supervisor(cluster, log, owned, onFailure);
   await sweepStaging(cluster.dataDir);
   const { port, adopted } = owned;
+  if (cluster.isNew && options.choosesWalSync) await tryWalSync(cluster, port, log);
   const { copiedTo } = cluster.binaries;
   return {
     port,
@@ -139,6 +143,21 @@ class Supervisor {
         await delay(fullDiskPauseMs);
       }
     }
+  }
+}
+
+/** A cluster on which this fails is as durable as any other. */
+async function tryWalSync(cluster: Cluster, port: number, log: PostgresLog): Promise<void> {
+  const client = connectAsSuperuser(cluster, port);
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    const choice = await chooseWalSync(client);
+    if (choice) log.info(`commits are made durable by ${choice.method}`);
+  } catch (error) {
+    log.warn(`which wal_sync_method is faster could not be tried: ${(error as Error).message}`);
+  } finally {
+    await client.end().catch(() => undefined);
   }
 }
 

@@ -12,7 +12,7 @@ import type { Say } from '../program/progress';
 
 const answerPatienceMs = 30_000;
 
-/** A data directory with a running Postgres, found running or started for the backup. */
+/** A data directory with a running Postgres, which ran before or was started for this. */
 export interface Source {
   dataDir: string;
   /** Opens a superuser connection to a database. */
@@ -50,7 +50,7 @@ export async function openSource(dataDir: string, say: Say): Promise<Source> {
   const cluster = await openCluster(dataDir, quiet(say));
   const port = await runningPort(cluster);
   if (port !== undefined) return { ...connections(cluster, port), stop: () => Promise.resolve() };
-  say('Granary is not running; its Postgres is started for the backup.');
+  say('Granary is not running; its Postgres is started for this.');
   const postgres = await startPostgres({ dataDir, log: quiet(say) });
   return { ...connections(cluster, postgres.port), stop: () => postgres.stop() };
 }

@@ -1,0 +1,100 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Client } from 'pg';
+
+/**
+ * Ways to make the log durable: `fdatasync` flushes it after it is written, `open_datasync` writes it through (O_DSYNC).
+ * Both promise the same of a commit that is answered; which of them is faster depends on the disk.
+ */
+export const walSyncMethods = ['fdatasync', 'open_datasync'] as const;
+export type WalSyncMethod = (typeof walSyncMethods)[number];
+
+/** Medians of one run, in µs. */
+export interface WalSyncTimes {
+  /** A commit of one page. */
+  commitUs: number;
+  /** A commit of as many pages as a bulk of a thousand documents has. */
+  bulkUs: number;
+}
+
+export interface WalSyncChoice {
+  method: WalSyncMethod;
+  times: Readonly<Record<WalSyncMethod, WalSyncTimes>>;
+}
+
+const pageBytes = 8_000;
+const bulkPages = 64;
+/** The methods take turns, so that what else the machine does is the same for both; all takes about half a second. */
+const turns = 8;
+const commitTurnMs = 20;
+const bulkTurnMs = 8;
+/** Within this share of each other two times count as equal. */
+const tolerance = 0.1;
+
+/**
+ * Runs both methods on an idle cluster, and keeps the faster one in its data directory for every start from now on.
+ * Undefined where this Postgres does not have both: then nothing has changed.
+ */
+export async function chooseWalSync(client: Client): Promise<WalSyncChoice | undefined> {
+  const { rows } = await client.query<{ has_both: boolean }>(
+    `select enumvals @> $1 and boot_val = 'fdatasync' as has_both from pg_settings where name = 'wal_sync_method'`,
+    [walSyncMethods],
+  );
+  if (!rows[0]?.has_both) return undefined;
+  const samples = { fdatasync: newSamples(), open_datasync: newSamples() };
+  // The first commits of a server are slower than all later ones.
+  await commitFor(client, commitTurnMs, bulkPages, []);
+  for (let turn = 0; turn < turns; turn += 1) {
+    for (const method of walSyncMethods) {
+      await useMethod(client, method);
+      await commitFor(client, commitTurnMs, 1, samples[method].commits);
+      await commitFor(client, bulkTurnMs, bulkPages, samples[method].bulks);
+    }
+  }
+  const times = { fdatasync: timesOf(samples.fdatasync), open_datasync: timesOf(samples.open_datasync) };
+  const method = fasterMethod(times);
+  await useMethod(client, method);
+  return { method, times };
+}
+
+/** `open_datasync` where it makes commits clearly faster and bulks not clearly slower, else `fdatasync`. */
+export function fasterMethod({ fdatasync, open_datasync: written }: WalSyncChoice['times']): WalSyncMethod {
+  const isFaster = written.commitUs < fdatasync.commitUs * (1 - tolerance);
+  const isSlowerInBulk = written.bulkUs > fdatasync.bulkUs * (1 + tolerance);
+  return isFaster && !isSlowerInBulk ? 'open_datasync' : 'fdatasync';
+}
+
+/** Sets the method of a running cluster, which keeps it in `postgresql.auto.conf`. */
+export async function useMethod(client: Client, method: WalSyncMethod): Promise<void> {
+  // ALTER SYSTEM takes no parameters; the names are those above.
+  await client.query(`alter system set wal_sync_method = ${method}`);
+  await client.query('select pg_reload_conf()');
+  const isUsed = async () => {
+    const { rows } = await client.query<{ wal_sync_method: string }>('show wal_sync_method');
+    return rows[0]?.wal_sync_method === method;
+  };
+  while (!(await isUsed())) await delay(1);
+}
+
+/** Times in µs. */
+interface Samples {
+  commits: number[];
+  bulks: number[];
+}
+
+const newSamples = (): Samples => ({ commits: [], bulks: [] });
+
+const timesOf = ({ commits, bulks }: Samples): WalSyncTimes => ({ commitUs: median(commits), bulkUs: median(bulks) });
+
+const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
+
+/** Commits so many pages of the log at a time, for as long as it is told and once at least. */
+async function commitFor(client: Client, ms: number, pages: number, samples: number[]): Promise<void> {
+  const endsAtMs = performance.now() + ms;
+  do {
+    const startedAtMs = performance.now();
+    await client.query(
+      `select pg_logical_emit_message(true, 'granary', repeat('x', ${pageBytes})) from generate_series(1, ${pages})`,
+    );
+    samples.push((performance.now() - startedAtMs) * 1_000);
+  } while (performance.now() < endsAtMs);
+}
