@@ -59,7 +59,7 @@ export class LosingDisk {
     return LosingDisk.mount(folder);
   }
 
-  /** The disk as it comes up after its power was cut now, beside this one. Whoever writes to this one must have ended. */
+  /** The disk as it comes up after a cut of its power now, beside this one. What writes to this one must have ended. */
   async afterPowerCut(): Promise<LosingDisk> {
     const folder = await mkdtemp(join(tmpdir(), 'granary-disk-'));
     // Holes stay holes.

@@ -9,7 +9,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { findApp } from '../catalog/app';
 import type { CollectionRef } from '../catalog/collection';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
-import { readLargeStoreRoot } from '../documents/parser';
+import { readLargeStoreRoot } from '../documents/store-root';
 import { readJsonText } from '../query/language/paging';
 import { readPricesOfIndexes } from './operation-prices';
 import type { FastContext } from '../postgres/databases';
@@ -25,7 +25,7 @@ const valuedBytesMax = 1024 * 1024;
 export async function getWritePrices({ fast: db }: FastContext, request: WritePricesRequest): Promise<WritePrices> {
   const { appId, body } = request;
   const app = await findApp(db, appId);
-  const name = request.collection === '' ? await readLargeStoreRoot(body, appId) : request.collection;
+  const name = request.collection === '' ? (await readLargeStoreRoot(body, appId)).collection : request.collection;
   const sizeBytes = body.length === 0 ? request.sizeBytes : String(body.length);
   const collection = await row<{ number: bigint }>(
     db,

@@ -5,8 +5,9 @@ import { seedOf } from '@granary/testing/seeds';
 import { parseSchema } from '../catalog/schema';
 import { OrderedKeys } from '../values/ordered-key';
 import { appendStoredKeys } from './keys';
-import { prepareBody, prepareLargeBody, readLargeStoreRoot, readStoreRoot } from './parser';
+import { prepareBody, prepareLargeBody } from './parser';
 import { compileRules } from './rules';
+import { readLargeStoreRoot, readStoreRoot, type StoreRoot } from './store-root';
 
 const field = (number: bigint, name: string) => ({ number, name, path: name.split('.'), isDate: false });
 const fields = [field(1n, 'n'), field(2n, 'email'), field(3n, 'a.b'), field(4n, 'kind'), field(5n, 'id')];
@@ -75,6 +76,7 @@ describe('a body that is read in slices', () => {
     const data = fc.array(mostly(broken), { maxLength: 5 }).map((documents) => `"data":[${documents.join(',')}]`);
     const root = fc.constantFrom('"root":"a::things"', '"root":"b::things"', '"root":"things"', '"root":["a::things"]');
     const reasons = new Set<unknown>();
+    const isFirst = new Set<boolean>();
     await fc.assert(
       fc.asyncProperty(
         fc.shuffledSubarray([data, root], { minLength: 1 }).chain((parts) => fc.tuple(...parts)),
@@ -82,12 +84,17 @@ describe('a body that is read in slices', () => {
           const body = Buffer.from(`{${parts.join(',')}}`);
           const atOnce = await outcomeOf(() => readStoreRoot(body, 'a'));
           expect(await outcomeOf(() => readLargeStoreRoot(body, 'a'))).toEqual(atOnce);
+          const { rest } = (atOnce as { result?: StoreRoot }).result ?? {};
+          isFirst.add(rest !== undefined);
+          const whole = await outcomeOf(() => prepareBody(body, rules));
+          if (rest) expect(await outcomeOf(() => prepareBody(body, rules, { rest }))).toEqual(whole);
           reasons.add((atOnce as { reason?: string }).reason);
         },
       ),
       { numRuns: 400, seed: seedOf('roots of large bodies') },
     );
     expect([...reasons].sort()).toEqual(['FORBIDDEN', 'MALFORMED_JSON', 'VALIDATION_FAILED', undefined]);
+    expect(isFirst.size).toBe(2);
   });
 
   test('leaves turns of the event loop to others between its documents, of several bodies together one for each', async () => {

@@ -60,48 +60,35 @@ export interface PreparedDocument extends DocumentKeys {
   searches: SearchTexts;
 }
 
-/**
- * The collection that the body of `/store` (`{"root": "app::collection", "data": [object, …]}`) is for. Reads no
- * further than the root, which usually comes first. Throws MALFORMED_JSON, VALIDATION_FAILED, or FORBIDDEN when the
- * root names another app than the caller's.
- */
-export const readStoreRoot = (body: Buffer, appId: string): string => readAtOnce(rootSteps(body, appId));
-
-/** Reads the root of a large body as readStoreRoot() does, while others have their turns where the root comes late. */
-export const readLargeStoreRoot = (body: Buffer, appId: string): Promise<string> =>
-  readInSlices(rootSteps(body, appId), { priority: true });
-
-function* rootSteps(body: Buffer, appId: string): Task<string> {
-  const reader = openObject(body);
-  while (reader.nextMember()) {
-    const type = reader.peekType();
-    if (type === 'string' && reader.key() === 'root') return collectionOf(reader.readString(), appId);
-    if (type === 'array') yield* skippingSteps(reader);
-    else reader.skipValue();
-  }
-  reader.end();
-  throw invalid('The request is not valid', { root: ['is required and must be a string, app_id::collection'] });
+/** Skips the array that the reader stands at; yields after each element. */
+export function* skippingSteps(reader: JsonReader): Task<void> {
+  for (reader.enterArray(); reader.nextElement(); yield) reader.skipValue();
 }
 
-/** Skips the array that the reader stands at; yields after each element. */
-function* skippingSteps(reader: JsonReader): Task<void> {
-  for (reader.enterArray(); reader.nextElement(); yield) reader.skipValue();
+interface BodyOptions {
+  /** Whether data may be one object too. */
+  single?: true;
+  /** A reader of the same body that has read its root, see `readStoreRoot`. */
+  rest?: JsonReader | undefined;
 }
 
 /**
  * Reads and validates a whole body `{"root"?: …, "data": [object, …]}` and every document in it, in one pass over its
- * bytes. With `single`, data may be one object too. Throws a ServiceError that names each place that is wrong.
+ * bytes. Throws a ServiceError that names each place that is wrong.
  */
-export const prepareBody = (body: Buffer, rules: DocumentRules, options?: { single?: true }): PreparedDocument[] =>
+export const prepareBody = (body: Buffer, rules: DocumentRules, options?: BodyOptions): PreparedDocument[] =>
   readAtOnce(bodySteps(body, rules, options));
 
 /** Prepares a large body as prepareBody() does, while others have their turns. */
-export const prepareLargeBody = (body: Buffer, rules: DocumentRules): Promise<PreparedDocument[]> =>
-  readInSlices(bodySteps(body, rules));
+export const prepareLargeBody = (
+  body: Buffer,
+  rules: DocumentRules,
+  options?: BodyOptions,
+): Promise<PreparedDocument[]> => readInSlices(bodySteps(body, rules, options));
 
 /** Yields after each document. */
-function* bodySteps(body: Buffer, rules: DocumentRules, options: { single?: true } = {}): Task<PreparedDocument[]> {
-  const reader = openObject(body);
+function* bodySteps(body: Buffer, rules: DocumentRules, options: BodyOptions = {}): Task<PreparedDocument[]> {
+  const reader = options.rest ?? openObject(body);
   const problems: FieldMessages = {};
   let prepared: PreparedDocument[] | undefined;
   while (reader.nextMember()) {
@@ -322,9 +309,9 @@ function checkFields(
 const isJudged = (name: string, capture: Capture | undefined, patch: MergePatch | undefined): boolean =>
   patch === undefined || capture === undefined || capture.type === 'null' || patch.names(name.split('.'));
 
-const readAtOnce = <T>(steps: Task<T>): T => translateRequestErrors(() => runToCompletion(steps));
+export const readAtOnce = <T>(steps: Task<T>): T => translateRequestErrors(() => runToCompletion(steps));
 
-async function readInSlices<T>(steps: Task<T>, options?: { priority: true }): Promise<T> {
+export async function readInSlices<T>(steps: Task<T>, options?: { priority: true }): Promise<T> {
   try {
     return await runSliced(steps, options);
   } catch (error) {

@@ -5,6 +5,7 @@ import { linkContent, type Entry, type LinkContent } from '../chain/hash-chain';
 import type { CallCommitter } from '../commit/tracing';
 import { sizeClassOf } from '../commit/write';
 import { prepareBody, prepareLargeBody, type PreparedDocument } from '../documents/parser';
+import type { StoreRoot } from '../documents/store-root';
 import { rulesOf } from '../documents/rules';
 
 /** The documents of a `/store` body, as they are written to a collection in one state of the catalog. */
@@ -21,7 +22,7 @@ export interface PreparedBody {
  */
 export async function prepareBeforeCommit(
   committer: CallCommitter,
-  name: string,
+  { collection: name, rest }: StoreRoot,
   body: Buffer,
   collection: CollectionRef | undefined,
 ): Promise<PreparedBody | undefined> {
@@ -29,8 +30,8 @@ export async function prepareBeforeCommit(
     const rules = rulesOf(collection);
     const documents =
       sizeClassOf(body.length) === 'small'
-        ? prepareBody(body, rules)
-        : await committer.parseWithin(body.length, () => prepareLargeBody(body, rules));
+        ? prepareBody(body, rules, { rest })
+        : await committer.parseWithin(body.length, () => prepareLargeBody(body, rules, { rest }));
     return preparedBody(name, documents, collection);
   } catch (error) {
     if (error instanceof ServiceError && error.reason === SCHEMA_VIOLATION) return undefined;

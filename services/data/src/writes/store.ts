@@ -13,7 +13,7 @@ import {
   type Write,
   type WriteLink,
 } from '../commit/write';
-import { readLargeStoreRoot, readStoreRoot } from '../documents/parser';
+import { readLargeStoreRoot, readStoreRoot } from '../documents/store-root';
 import { hasSameRules, prepareAgain, prepareBeforeCommit, writtenBytes, type PreparedBody } from './prepare-body';
 import { pricesOrRefusal, requirePaid } from './paid-write';
 import { appOf, createdCollection, resultsJson } from './write-request';
@@ -28,11 +28,11 @@ export async function storeDocuments({ committer, pool }: WriteContext, request:
   const app = appOf(request);
   const { body } = request;
   const isSmall = sizeClassOf(body.length) === 'small';
-  const name = isSmall ? readStoreRoot(body, app.appId) : await readLargeStoreRoot(body, app.appId);
-  const collection = await committer.collections.get(app, name);
-  const prepared = await prepareBeforeCommit(committer, name, body, collection);
+  const root = isSmall ? readStoreRoot(body, app.appId) : await readLargeStoreRoot(body, app.appId);
+  const collection = await committer.collections.get(app, root.collection);
+  const prepared = await prepareBeforeCommit(committer, root, body, collection);
   if (prepared?.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
-  const write = new StoreWrite(request, name, prepared);
+  const write = new StoreWrite(request, root.collection, prepared);
   let committed: Committed;
   try {
     committed = await committer.submit(app, write);

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
 
 /**
- * Ways to make the log durable: `fdatasync` flushes it after it is written, `open_datasync` writes it through (O_DSYNC).
+ * Ways to make the log durable: `fdatasync` flushes what was written, `open_datasync` writes through (O_DSYNC).
  * Both promise the same of a commit that is answered; which of them is faster depends on the disk.
  */
 export const walSyncMethods = ['fdatasync', 'open_datasync'] as const;
@@ -27,6 +27,7 @@ const bulkPages = 64;
 const turns = 8;
 const commitTurnMs = 20;
 const bulkTurnMs = 8;
+const reloadTimeoutMs = 2_000;
 /** Within this share of each other two times count as equal. */
 const tolerance = 0.1;
 
@@ -63,7 +64,10 @@ export function fasterMethod({ fdatasync, open_datasync: written }: WalSyncChoic
   return isFaster && !isSlowerInBulk ? 'open_datasync' : 'fdatasync';
 }
 
-/** Sets the method of a running cluster, which keeps it in `postgresql.auto.conf`. */
+/**
+ * Sets the method of a running cluster, which keeps it in `postgresql.auto.conf`. Throws an Error where something else
+ * decides it, such as the command line of Postgres.
+ */
 export async function useMethod(client: Client, method: WalSyncMethod): Promise<void> {
   // ALTER SYSTEM takes no parameters; the names are those above.
   await client.query(`alter system set wal_sync_method = ${method}`);
@@ -72,7 +76,11 @@ export async function useMethod(client: Client, method: WalSyncMethod): Promise<
     const { rows } = await client.query<{ wal_sync_method: string }>('show wal_sync_method');
     return rows[0]?.wal_sync_method === method;
   };
-  while (!(await isUsed())) await delay(1);
+  const endsAtMs = performance.now() + reloadTimeoutMs;
+  while (!(await isUsed())) {
+    if (performance.now() > endsAtMs) throw new Error(`Postgres does not take wal_sync_method = ${method}`);
+    await delay(1);
+  }
 }
 
 /** Times in µs. */
