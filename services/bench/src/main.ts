@@ -8,12 +8,13 @@ import { measureMemory, memoryGrowthLines } from './endurance';
 import type { LoadCalls } from './load';
 import { describeMachine, machineLine, type Machine } from './machine';
 import { loadDocuments, measure, settle, type Measurement } from './measure';
-import { help, readOptions, type Options, type SideCaseName } from './options';
+import { hasAll, help, readOptions, type Options, type SideCaseName } from './options';
 import { ownCases } from './own-cases';
 import type { PostgresCalls } from './postgres';
 import { startProcess, type RunningProcess } from './processes';
 import { measurePrices, pricesLines } from './prices';
 import { profileLines } from './profile';
+import { quotedTable, quoteOn } from './quoted-table';
 import { memoryLines, resultLines, summarize, type ByRunAndSide, type Results } from './report';
 import { bulkSize, runs, type RunName } from './runs';
 import { isGranary, sideTitles, startSide, type GranarySide, type Side } from './sides';
@@ -82,8 +83,14 @@ async function bench(options: Options): Promise<void> {
     if (options.only.length > 0) for (const line of memoryLines(results)) console.log(line);
     const out = options.out ?? defaultOut();
     const notes = Object.fromEntries(sides.map((side) => [side.name, side.notes]));
-    write(out, { at: new Date().toISOString(), machine, options, notes, results, cases });
+    const at = new Date().toISOString();
+    write(out, { at, machine, options, notes, results, cases });
     console.log(`\nwritten to ${out}`);
+    if (hasAll(options)) {
+      const quoted = quotedTable(results, { machine, options, at });
+      console.log(`\n${quoted}`);
+      quoteOn(options.quote, quoted);
+    }
     if (options.profile) await profile(tools, sides, options, out);
   } finally {
     for (const child of processes.reverse()) await child.stop();

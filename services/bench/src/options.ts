@@ -25,6 +25,8 @@ export interface Options {
   composite: boolean;
   build: boolean;
   profile?: SideName;
+  /** The paths of pages that quote the table of all runs on all sides. */
+  quote: string[];
   /** The paths of the file to write, and of the one to compare with. */
   out?: string;
   compare?: string;
@@ -70,6 +72,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
   --no-composite       single-field indexes even where composite ones exist
   --profile <side>     profiles the processes of that side, and prints where their time goes
   --out <file>         where the figures are written as JSON                       (default below the temporary folder)
+  --quote <pages>      replaces the table on these pages, README.md and docs/performance.md; of all runs and sides
   --compare <file>     also prints the change since the figures of an earlier run
   --no-build           takes what was built last
   --help               this text`;
@@ -93,6 +96,8 @@ const settings: Record<string, Change> = {
   '--requests': (options, text, flag) => (options.requests = Math.ceil(positive(text, flag))),
   '--profile': (options, text, flag) => (options.profile = among(sideNames, text, flag)[0]!),
   '--out': (options, text, _flag, folder) => (options.out = path.resolve(folder, text)),
+  '--quote': (options, text, _flag, folder) =>
+    (options.quote = text.split(',').map((page) => path.resolve(folder, page))),
   '--compare': (options, text, _flag, folder) => (options.compare = path.resolve(folder, text)),
 };
 
@@ -112,6 +117,7 @@ export function readOptions(args: readonly string[], folder: string): Options | 
     requests: 1_000_000,
     composite: true,
     build: true,
+    quote: [],
   };
   for (let i = 0; i < args.length; i++) {
     const [flag = '', ...rest] = args[i]!.split('=');
@@ -128,8 +134,13 @@ export function readOptions(args: readonly string[], folder: string): Options | 
     }
   }
   chooseSides(options);
+  if (options.quote.length > 0 && !hasAll(options)) throw new Error('--quote needs all runs on all sides.');
   return options;
 }
+
+/** Whether all runs are measured on all sides. */
+export const hasAll = ({ only, sides }: Options): boolean =>
+  only.length === runNames.length && sides.length === sideNames.length;
 
 function positive(text: string, flag: string): number {
   if (!(Number(text) > 0)) throw new Error(`${flag} needs a number above 0, not ${text}.`);

@@ -42,6 +42,14 @@ test('every link between pages leads to a file, and to a heading if it has a fra
   expect(broken).toEqual([]);
 });
 
+test('README and docs/performance.md quote the same run of the benchmark', () => {
+  const quoted = ['README.md', 'docs/performance.md'].map(
+    (page) => /<!-- bench: table -->\n(.*)<!-- end of bench -->/s.exec(read(page))?.[1],
+  );
+  expect(quoted[0]).toMatch(/\| insert, documents\/s/);
+  expect(quoted[1]).toBe(quoted[0]);
+});
+
 test('every source file named on a page exists', () => {
   const missing = pages
     // What was is named as it was.

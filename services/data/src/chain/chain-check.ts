@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
-import { sha256 } from '../values/sha256';
-import { contentHash, contentParts, genesisHash, linkHash } from './hash-chain';
+import { sha256Text } from '../values/sha256';
+import { contentHash, contentParts, genesisHash, linkHash, type Entry } from './hash-chain';
 
 /** A place in a hash chain: the height and the hash of a link, or the start. */
 export interface ChainPosition {
@@ -119,14 +119,15 @@ export class ChainChecker {
   }
 
   /** Returns the id and the hash of an entry, which the content hash covers. An unknown hash is empty. */
-  #entry({ id, sha256: kept, text }: StoredEntry): { id: string; sha256: Buffer } {
+  #entry({ id, sha256, text }: StoredEntry): Entry {
+    const kept = sha256?.toString('latin1');
     if (text === null) {
       this.texts.absent += 1;
-      return { id, sha256: kept ?? Buffer.alloc(0) };
+      return { id, sha256: kept ?? '' };
     }
-    const hash = sha256(Buffer.from(text));
+    const hash = sha256Text(Buffer.from(text));
     this.texts.checked += 1;
-    if (kept && !kept.equals(hash)) this.#altered ??= id;
+    if (kept !== undefined && kept !== hash) this.#altered ??= id;
     return { id, sha256: kept ?? hash };
   }
 

@@ -11,10 +11,11 @@ export interface Head {
 /** The hash before the first commit. */
 export const genesisHash = Buffer.alloc(32);
 
-/** A document that a commit stored: its id with the SHA-256 of its text. */
+/** A document that a commit stored. */
 export interface Entry {
   id: string;
-  sha256: Buffer;
+  /** The SHA-256 of its text, a byte in each character: a buffer for each of a bulk would be most of its garbage. */
+  sha256: string;
 }
 
 /** One link of an app's hash chain: what was stored, at which height, under which hash. */
@@ -32,7 +33,7 @@ export type LinkContent = Pick<Link, 'content' | 'ids' | 'hashes'>;
 export const linkContent = (collection: string, entries: readonly Entry[]): LinkContent => ({
   content: contentHash(collection, entries),
   ids: entries.map(({ id }) => id),
-  hashes: entries.length === 1 ? entries[0]!.sha256 : Buffer.concat(entries.map((entry) => entry.sha256)),
+  hashes: Buffer.from(entries.map((entry) => entry.sha256).join(''), 'latin1'),
 });
 
 /** The next link after a head. */
@@ -68,7 +69,7 @@ export function contentParts(collection: string, entries: readonly Entry[]): Buf
     const idBytes = parts.write(id, offset + lengthBytes);
     offset = parts.writeUInt32BE(idBytes, offset) + idBytes;
     offset = parts.writeUInt32BE(content.length, offset);
-    offset += content.copy(parts, offset);
+    offset += parts.write(content, offset, 'latin1');
   }
   return parts;
 }

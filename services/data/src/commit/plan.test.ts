@@ -24,7 +24,7 @@ const collections = (
 });
 
 const documentOf = (id: string) => ({ id }) as PreparedDocument;
-const entryOf = (id: string) => ({ id, sha256: createHash('sha256').update(id).digest() });
+const entryOf = (id: string) => ({ id, sha256: createHash('sha256').update(id).digest('binary') });
 
 /** A write with one link for each list of ids. */
 function writeOf(ticketId: string, collection: string, ...ids: string[][]): PendingWrite {

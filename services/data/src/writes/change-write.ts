@@ -24,7 +24,7 @@ import { rulesOf } from '../documents/rules';
 import { OrderedKeys } from '../values/ordered-key';
 import { changedText, changesByCollection, dependsOnPresent, type DocumentChange } from './document-change';
 import { requirePaid } from './paid-write';
-import { hasSameRules, toEntry } from './prepare-body';
+import { hasSameRules } from './prepare-body';
 
 /** Bytes of a row beside its text, and of its keys, roughly. */
 const rowBytes = 64;
@@ -128,7 +128,7 @@ export class ChangeWrite implements Write {
     let last = head;
     for (const [collection, changes] of changesByCollection([...documents.keys()])) {
       const ofLink = changes.map((change) => documents.get(change)!);
-      const link = nextLink(last, linkContent(collection, ofLink.map(toEntry)));
+      const link = nextLink(last, linkContent(collection, ofLink));
       const versionOf = ({ id }: DocumentChange) => nextVersion(state.documents.get(documentKey(collection, id)));
       links.push({ collection, link, documents: ofLink, ...(this.reads && { versions: changes.map(versionOf) }) });
       last = link;

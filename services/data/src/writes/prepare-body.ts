@@ -1,7 +1,7 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef } from '../catalog/collection';
 import { SCHEMA_VIOLATION } from '../catalog/schema';
-import { linkContent, type Entry, type LinkContent } from '../chain/hash-chain';
+import { linkContent, type LinkContent } from '../chain/hash-chain';
 import type { CallCommitter } from '../commit/tracing';
 import { sizeClassOf } from '../commit/write';
 import { prepareBody, prepareLargeBody, type PreparedDocument } from '../documents/parser';
@@ -47,9 +47,7 @@ const preparedBody = (
   name: string,
   documents: PreparedDocument[],
   collection: CollectionRef | undefined,
-): PreparedBody => ({ documents, content: linkContent(name, documents.map(toEntry)), collection });
-
-export const toEntry = ({ id, sha256 }: PreparedDocument): Entry => ({ id, sha256: Buffer.from(sha256, 'latin1') });
+): PreparedBody => ({ documents, content: linkContent(name, documents), collection });
 
 /**
  * Whether a body that was prepared for `before` is right for `now`. By the number too: a revision that was read in a

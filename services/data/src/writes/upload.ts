@@ -18,7 +18,6 @@ import { prepareDocumentOf } from '../documents/parser';
 import { translateRequestErrors } from '../json/request-errors';
 import { rulesOf } from '../documents/rules';
 import { requirePaid } from './paid-write';
-import { toEntry } from './prepare-body';
 import { appOf, createdCollection } from './write-request';
 import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempotency/key';
 
@@ -85,14 +84,14 @@ class UploadWrite implements Write {
 
   links(head: Head, { collections }: PlanState): WriteLink[] {
     const { blobId, sha256, collection, isPaid } = this.request;
-    const bytes = { id: blobId, sha256: Buffer.from(sha256, 'hex') };
+    const bytes = { id: blobId, sha256: Buffer.from(sha256, 'hex').toString('latin1') };
     const upload = nextLink(head, linkContent(collection, [bytes]));
     const text = metadataText(this.request, upload.hash.toString('hex'), upload.height, this.custom);
     const document = prepareDocumentOf(blobId, Buffer.from(text), rulesOf(collections.get(collection)), {
       path: 'metadata',
     });
     requirePaid(collections.get(collection), isPaid === true, [document]);
-    const metadata = nextLink(upload, linkContent(collection, [toEntry(document)]));
+    const metadata = nextLink(upload, linkContent(collection, [document]));
     return [
       { collection, link: upload, documents: [] },
       { collection, link: metadata, documents: [document] },

@@ -8,6 +8,7 @@ import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { trustSettings } from '@granary/shared/trust/settings';
 import { tasksConfig } from '@granary/tasks/config';
 import type { z } from 'zod';
+import { markdownTable, replaceMarked } from '../program/markdown';
 import { describeSetting, type SettingRow } from './describe-setting';
 
 type Settings = Readonly<Record<string, z.ZodType>>;
@@ -41,7 +42,6 @@ export const tableNames: readonly string[] = Object.keys(tables);
 
 const columns = ['Variable', 'Default', 'Values', 'Description'] as const;
 
-/** A table of Markdown, in columns of the same width as Prettier aligns them. */
 function renderTable(rows: readonly SettingRow[]): string {
   const cells = rows.map(({ name, defaultText, values, description }) => [
     `\`${name}\``,
@@ -49,13 +49,7 @@ function renderTable(rows: readonly SettingRow[]): string {
     values,
     description,
   ]);
-  const lines = [[...columns], ...cells].map((line) => line.map((cell) => cell.replaceAll('|', '\\|')));
-  const widths = columns.map((_, column) => Math.max(3, ...lines.map((line) => line[column]!.length)));
-  const [head, ...body] = lines.map(
-    (line) => `| ${line.map((cell, column) => cell.padEnd(widths[column]!)).join(' | ')} |`,
-  );
-  const rule = `| ${widths.map((width) => '-'.repeat(width)).join(' | ')} |`;
-  return [head, rule, ...body].join('\n');
+  return markdownTable([columns, ...cells]);
 }
 
 /** The table of that name. Throws an Error that lists the names for one that is unknown. */
@@ -66,8 +60,5 @@ export function settingsTable(name: string): string {
   return renderTable(Object.entries(settings).map(([setting, schema]) => describeSetting(setting, schema)));
 }
 
-const marks = /(<!-- settings: ([\w-]+) -->\n).*?(<!-- end of settings -->)/gs;
-
 /** Replaces what stands between the marks `<!-- settings: name -->` and `<!-- end of settings -->` by the tables. */
-export const replaceTables = (page: string): string =>
-  page.replace(marks, (_, begin: string, name: string, end: string) => `${begin}\n${settingsTable(name)}\n\n${end}`);
+export const replaceTables = (page: string): string => replaceMarked(page, 'settings', settingsTable);
