@@ -14,7 +14,7 @@ import type { PostgresCalls } from './postgres';
 import { startProcess, type RunningProcess } from './processes';
 import { measurePrices, pricesLines } from './prices';
 import { profileLines } from './profile';
-import { quotedTable, quoteOn } from './quoted-table';
+import { checkPages, quotedTable, quoteOn } from './quoted-table';
 import { memoryLines, resultLines, summarize, type ByRunAndSide, type Results } from './report';
 import { bulkSize, runs, type RunName } from './runs';
 import { isGranary, sideTitles, startSide, type GranarySide, type Side } from './sides';
@@ -58,6 +58,7 @@ export async function main(args: readonly string[], folder: string): Promise<voi
 }
 
 async function bench(options: Options): Promise<void> {
+  checkPages(options.quote);
   // The server's user must be able to enter the folder; its contents are not accessible to others.
   const directory = await mkdtemp(path.join(os.tmpdir(), 'granary-bench-'));
   await chmod(directory, 0o755);

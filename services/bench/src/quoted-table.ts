@@ -45,7 +45,15 @@ const cellOf = (result: Result | undefined): string =>
 
 const count = (value: number): string => Math.round(value).toLocaleString('en-US');
 
-/** Replaces the table on pages that quote it, between `<!-- bench: table -->` and `<!-- end of bench -->`. */
+const begin = '<!-- bench: table -->';
+
+/** Throws an Error for a page that has no place for the table, between this mark and `<!-- end of bench -->`. */
+export function checkPages(pages: readonly string[]): void {
+  const without = pages.filter((page) => !readFileSync(page, 'utf8').includes(begin));
+  if (without.length > 0) throw new Error(`${without.join(', ')}: there is no ${begin}`);
+}
+
+/** Replaces the table on the pages that quote it. */
 export function quoteOn(pages: readonly string[], table: string): void {
   for (const page of pages) {
     const text = readFileSync(page, 'utf8');

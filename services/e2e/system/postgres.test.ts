@@ -10,6 +10,7 @@ import { eventually } from '@granary/testing/eventually';
 import { resolveDataDir } from '@granary/local/postgres/data-dir';
 import { AlreadyRunningError } from '@granary/local/postgres/ownership';
 import { startPostgres, type EmbeddedPostgres } from '@granary/local/postgres/postgres';
+import { walSync } from '@granary/operator/commands/wal-sync';
 
 interface Holder {
   child: ChildProcess;
@@ -54,6 +55,34 @@ test('a fresh directory becomes a durable cluster, and stop leaves no process', 
   const again = await start(dataDir);
   expect(again.adopted).toBe(false);
   await again.stop();
+});
+
+test('the faster way to flush is tried once, and kept; a method that was set stays', async () => {
+  const dataDir = await temporaryFolder();
+  const methodOf = async (postgres: EmbeddedPostgres) => {
+    const text = `select setting || ' ' || source as line from pg_settings where name = 'wal_sync_method'`;
+    return (await query(postgres.url('postgres'), text))[0];
+  };
+  const first = await startPostgres({ dataDir, choosesWalSync: true, log: silent });
+  cleanUps.push(() => first.stop());
+  expect(await methodOf(first)).toMatch(/^(fdatasync|open_datasync) configuration file$/);
+  await query(first.url('postgres'), `alter system set wal_sync_method = fsync`);
+  await first.stop();
+  const second = await startPostgres({ dataDir, choosesWalSync: true, log: silent });
+  cleanUps.push(() => second.stop());
+  expect(await methodOf(second)).toBe('fsync configuration file');
+  const said: string[] = [];
+  const surroundings = { environment: {}, directory: dataDir };
+  const print = jest.spyOn(console, 'log').mockImplementation((line: string) => void said.push(line));
+  try {
+    expect(await walSync(['--data-dir', dataDir], surroundings)).toBe(0);
+  } finally {
+    print.mockRestore();
+  }
+  expect(said.join('\n')).toMatch(
+    /^fdatasync +\d+ µs[^]*\nopen_datasync +\d+ µs[^]*\nPostgres uses (fdatasync|open_datasync) in /,
+  );
+  expect(await methodOf(second)).toMatch(/^(fdatasync|open_datasync) configuration file$/);
 });
 
 test('a service reaches its own database and no other', async () => {

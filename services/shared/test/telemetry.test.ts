@@ -148,6 +148,20 @@ describe('tracing', () => {
 });
 
 describe('metrics', () => {
+  test('count on from one scrape to the next', async () => {
+    const counter = counters({ name: 'scraped_total', help: 'Of a test.', labels: [] }).with();
+    const gauge = gauges({ name: 'scraped_level', help: 'Of a test.', labels: [] }).with();
+    const scrape = async () => (await renderMetrics()).split('\n').filter((line) => /^scraped_/.test(line));
+    expect(await scrape()).toEqual(['scraped_total 0', 'scraped_level 0']);
+    counter.inc(3);
+    gauge.inc(2);
+    expect(await scrape()).toEqual(['scraped_total 3', 'scraped_level 2']);
+    expect(await scrape()).toEqual(['scraped_total 3', 'scraped_level 2']);
+    counter.inc();
+    gauge.dec();
+    expect(await scrape()).toEqual(['scraped_total 4', 'scraped_level 1']);
+  });
+
   test('are told in the format of Prometheus: names and labels, buckets that add up, texts with what must be escaped', async () => {
     const family = (name: string, ...labels: string[]) => ({ name, help: 'Of a test.', labels });
     counters(family('test_requests_total', 'method', 'route'))

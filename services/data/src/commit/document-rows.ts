@@ -85,19 +85,22 @@ export async function writeDocuments(
   { isKnown, ...options }: WriteOptions,
 ): Promise<Step[]> {
   if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, time, options)];
+  const { derived, returnsVersions } = options;
+  // Their ids are looked up, so that nothing needs to be expected of them.
+  const lookedUp = { derived, returnsVersions, expectsNew: false };
   const repeated = repeatedIds(rows);
   // Under the lock no other transaction adds an id.
-  const existingIds = await idsThatExist(tx, collection, rows, { isKnown, expectsNew: options.expectsNew });
+  const existingIds = isKnown ? idsOf(rows, isKnown) : await knownIds(tx, collection, rows);
   const isNew = ({ document: { id } }: DocumentRow) => !existingIds.has(id) && !repeated.has(id);
   const added = existingIds.size + repeated.size === 0 ? rows : rows.filter(isNew);
-  if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, time, options)];
+  if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, time, lookedUp)];
   const others = added.length === rows.length ? [] : rows.filter((one) => !isNew(one));
-  const steps: Step[] = others.length === 0 ? [] : [upsert(collection, others, repeated, time, options)];
+  const steps: Step[] = others.length === 0 ? [] : [upsert(collection, others, repeated, time, lookedUp)];
   return [
     ...steps,
     await copyDocuments(collection, added, time),
-    countCopied(collection, added, time),
-    ...options.derived.afterCopy(added),
+    countNew(collection, added, time),
+    ...derived.afterCopy(added),
   ];
 }
 
@@ -122,15 +125,10 @@ function repeatedIds(rows: readonly DocumentRow[]): Set<string> {
   return repeated;
 }
 
-/** The ids of documents that exist, as far as they are not expected to be new. */
-async function idsThatExist(
-  tx: Connection,
-  collection: CollectionRef,
-  rows: readonly DocumentRow[],
-  { isKnown, expectsNew }: Pick<WriteOptions, 'isKnown' | 'expectsNew'>,
-): Promise<ReadonlySet<string>> {
-  if (expectsNew) return new Set();
-  if (isKnown) return new Set(rows.map(({ document: { id } }) => id).filter(isKnown));
+const idsOf = (rows: readonly DocumentRow[], isKnown: (id: string) => boolean): Set<string> =>
+  new Set(rows.map(({ document: { id } }) => id).filter(isKnown));
+
+async function knownIds(tx: Connection, collection: CollectionRef, rows: readonly DocumentRow[]): Promise<Set<string>> {
   const ids = textArray(rows.map(({ document }) => document.id));
   const existing = await queryRows<{ id: string }>(
     tx,
@@ -198,7 +196,7 @@ function insertNew(
   const returning = derived.isEmpty ? empty : sql` returning ${versionAndReplaced}${derived.returning}`;
   return sql`
     with written as (${insertion(collection, rows, time)}${returning})${derived.ctes}
-    ${countCopied(collection, rows, time)}`;
+    ${countNew(collection, rows, time)}`;
 }
 
 /** Inserts documents into the table `t`; `counts` says how many versions each stands for, which is one by default. */
@@ -266,8 +264,8 @@ export function copyDocuments(collection: CollectionRef, added: readonly Documen
   return copyInto(documents, { names: columns, count: 8 + fields + uniques + searches }, added, writeRow);
 }
 
-/** The counters of the catalog for documents that were copied, under the lock of the head. */
-export function countCopied(collection: CollectionRef, added: readonly DocumentRow[], time: Date): Sql {
+/** The counters of the catalog for documents that were new, under the lock of the head. */
+export function countNew(collection: CollectionRef, added: readonly DocumentRow[], time: Date): Sql {
   const deleted = added.filter(({ document }) => document.deleted).length;
   return sql`update collection set row_count = row_count + ${added.length}::int8, deleted_count = deleted_count + ${deleted}::int8,
                size_bytes = size_bytes + ${sizeOf(added)}::int8, last_write_at = ${time}

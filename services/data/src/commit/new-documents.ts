@@ -25,14 +25,15 @@ export class NewDocuments {
 
   /** Records the documents of a committed batch. `answers`: those of the statements that wrote them. */
   written(rows: RowsByCollection, answers: ReadonlyMap<CollectionRef, StepAnswer>): void {
-    for (const [collection, written] of rows) {
+    for (const [collection, documents] of rows) {
       const { number } = collection;
-      if (hasReplaced(answers.get(collection))) this.existed(number);
-      else this.inARow.set(number, Math.min(newInARowMin, (this.inARow.get(number) ?? 0) + written.length));
+      const before = this.inARow.get(number) ?? 0;
+      const count = hasReplaced(answers.get(collection)) ? 0 : before + documents.length;
+      this.inARow.set(number, Math.min(newInARowMin, count));
     }
   }
 
-  /** Records that a document of the collection with this number existed before it was written. */
+  /** Records that the insertion of a document failed because it existed in the collection with this number. */
   existed(collectionNumber: bigint): void {
     this.inARow.set(collectionNumber, 0);
   }

@@ -8,7 +8,7 @@ import { cachedCollections } from './batch-collections';
 import type { BulkPreload } from './bulk-preload';
 import type { CommitContext } from './commit-context';
 import { insertCommits } from '../chain/commit-log';
-import { copyDocuments, copyFromDocuments, countCopied } from './document-rows';
+import { copyDocuments, copyFromDocuments, countNew } from './document-rows';
 import { compareAndSetHead, headToLock, moveHead, toLockedHead, type LockedHead } from './head';
 import { timeoutOf } from './locked-commit';
 import { countBatch } from './metrics';
@@ -143,7 +143,7 @@ async function finishPreload(
   const last = [
     expected ? compareAndSetHead(app.number, expected, planned.to) : moveHead(app.number, planned.to),
     usualLockTimeout,
-    countCopied(collection, rows, time),
+    countNew(collection, rows, time),
     ...changes,
     insertCommits(app.number, planned.commits, time),
     ...keepAnswers([bulk], planned.outcomes),

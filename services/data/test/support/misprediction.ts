@@ -2,7 +2,7 @@ import { NewDocuments } from '../../src/commit/new-documents';
 
 /**
  * Expects new documents in about half of the writes, right or wrong, so that both ways to insert follow each other.
- * Returns the spy that is called for each document that existed. `jest.restoreAllMocks` ends it.
+ * Returns the spy that is called for each insertion that failed. `jest.restoreAllMocks` ends it.
  */
 export function mispredictNewDocuments(): jest.SpyInstance {
   const predict: NewDocuments['isExpected'] = Reflect.get(NewDocuments.prototype, 'isExpected');

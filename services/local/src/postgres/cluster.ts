@@ -38,8 +38,6 @@ export interface Cluster {
   dataDir: string;
   /** Absolute real path of the cluster. */
   directory: string;
-  /** Whether it was created just now. */
-  isNew: boolean;
   logFile: string;
   binaries: Binaries;
   user: SystemUser | undefined;
@@ -56,8 +54,8 @@ export async function openCluster(dataDir: string, log: PostgresLog): Promise<Cl
   const directory = path.join(home, 'postgres');
   const binaries = await findBinaries(user);
   const secret = await readSecret(home);
-  const isNew = !(await exists(directory)) && (await initialize(home, directory, binaries, user, secret));
-  if (!isNew && user && (await lstat(directory)).uid === 0) await giveTo(directory, user, log);
+  if (!(await exists(directory))) await initialize(home, directory, binaries, user, secret);
+  else if (user && (await lstat(directory)).uid === 0) await giveTo(directory, user, log);
   const version = (await readFile(path.join(directory, 'PG_VERSION'), 'utf8')).trim();
   if (version !== majorVersion) {
     throw new StartError(
@@ -67,7 +65,6 @@ export async function openCluster(dataDir: string, log: PostgresLog): Promise<Cl
   return {
     dataDir: home,
     directory,
-    isNew,
     logFile: path.join(home, 'postgres.log'),
     binaries,
     user,
@@ -131,14 +128,13 @@ async function readSecret(dataDir: string): Promise<string> {
   }
 }
 
-/** Creates a cluster; false where a concurrent start has installed its own. */
 async function initialize(
   dataDir: string,
   directory: string,
   binaries: Binaries,
   user: SystemUser | undefined,
   secret: string,
-): Promise<boolean> {
+): Promise<void> {
   const staging = path.join(dataDir, `${stagingPrefix}${randomBytes(6).toString('hex')}`);
   const password = path.join(staging, 'password');
   const cluster = path.join(staging, 'cluster');
@@ -163,9 +159,9 @@ async function initialize(
     await run(binaries.initdb, options, { ...asUser(user), env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' } });
     await rename(cluster, directory);
     await syncFolder(dataDir);
-    return true;
   } catch (error) {
-    if (await exists(path.join(directory, 'PG_VERSION'))) return false;
+    // A concurrent start has installed its complete cluster.
+    if (await exists(path.join(directory, 'PG_VERSION'))) return;
     const detail = (error as { stderr?: string }).stderr?.trim() ?? (error as Error).message;
     throw new StartError(`A Postgres cluster could not be created in ${dataDir}: ${detail}`, { cause: error });
   } finally {

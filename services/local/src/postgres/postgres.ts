@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Client } from 'pg';
 import { openCluster, sweepStaging, type Cluster, type PostgresLog } from './cluster';
 import { isWithoutRoom } from './room';
 import { AlreadyRunningError, connectAsSuperuser, takeOwnership, type Ownership } from './ownership';
 import { boundLog, endPostmaster, judgeProcess } from './postmaster';
-import { chooseWalSync } from './wal-sync';
+import { chooseWalSync, hasDefaultWalSync } from './wal-sync';
 
 const fastShutdownMs = 3000;
 const logCheckIntervalMs = 60_000;
@@ -38,7 +39,7 @@ export interface EmbeddedPostgres {
 export async function startPostgres(options: {
   dataDir: string;
   log: PostgresLog;
-  /** Whether a new cluster tries which way to make its log durable is faster, see `chooseWalSync`. */
+  /** Whether a cluster tries once which way to make its log durable is faster, see `chooseWalSync`. */
   choosesWalSync?: boolean;
   onFailure?: (error: Error) => void;
 }): Promise<EmbeddedPostgres> {
@@ -49,7 +50,7 @@ export async function startPostgres(options: {
   const supervisor = new Supervisor(cluster, log, owned, onFailure);
   await sweepStaging(cluster.dataDir);
   const { port, adopted } = owned;
-  if (cluster.isNew && options.choosesWalSync) await tryWalSync(cluster, port, log);
+  if (options.choosesWalSync) await tryWalSyncOnce(owned.lock, log);
   const { copiedTo } = cluster.binaries;
   return {
     port,
@@ -147,17 +148,12 @@ class Supervisor {
 }
 
 /** A cluster on which this fails is as durable as any other. */
-async function tryWalSync(cluster: Cluster, port: number, log: PostgresLog): Promise<void> {
-  const client = connectAsSuperuser(cluster, port);
-  client.on('error', () => undefined);
+async function tryWalSyncOnce(client: Client, log: PostgresLog): Promise<void> {
   try {
-    await client.connect();
-    const choice = await chooseWalSync(client);
+    const choice = (await hasDefaultWalSync(client)) ? await chooseWalSync(client) : undefined;
     if (choice) log.info(`commits are made durable by ${choice.method}`);
   } catch (error) {
     log.warn(`which wal_sync_method is faster could not be tried: ${(error as Error).message}`);
-  } finally {
-    await client.end().catch(() => undefined);
   }
 }
 

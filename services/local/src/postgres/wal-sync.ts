@@ -31,16 +31,48 @@ const reloadTimeoutMs = 2_000;
 /** Within this share of each other two times count as equal. */
 const tolerance = 0.1;
 
-/**
- * Runs both methods on an idle cluster, and keeps the faster one in its data directory for every start from now on.
- * Undefined where this Postgres does not have both: then nothing has changed.
- */
-export async function chooseWalSync(client: Client): Promise<WalSyncChoice | undefined> {
-  const { rows } = await client.query<{ has_both: boolean }>(
-    `select enumvals @> $1 and boot_val = 'fdatasync' as has_both from pg_settings where name = 'wal_sync_method'`,
+interface MethodRow {
+  method: string;
+  /** Whether nothing but the default of the platform decides it. */
+  is_default: boolean;
+  /** Whether Postgres has both methods here, and would use `fdatasync` by itself. */
+  has_both: boolean;
+}
+
+async function readMethod(client: Client): Promise<MethodRow> {
+  const { rows } = await client.query<MethodRow>(
+    `select setting as method, source = 'default' as is_default, enumvals @> $1 and boot_val = 'fdatasync' as has_both
+     from pg_settings where name = 'wal_sync_method'`,
     [walSyncMethods],
   );
-  if (!rows[0]?.has_both) return undefined;
+  return rows[0]!;
+}
+
+/** Whether no method has been chosen for this cluster yet, by a trial or by hand. */
+export const hasDefaultWalSync = async (client: Client): Promise<boolean> => (await readMethod(client)).is_default;
+
+/**
+ * Runs both methods on an idle cluster, and keeps the faster one in its data directory for every start from now on.
+ * Undefined where the platform has other ones: then nothing has changed. An error leaves the method as it was.
+ * A process that is killed leaves the one that it was trying, which is as durable.
+ */
+export async function chooseWalSync(client: Client): Promise<WalSyncChoice | undefined> {
+  const before = await readMethod(client);
+  if (!before.has_both) return undefined;
+  try {
+    const times = await timesOfBoth(client);
+    const method = fasterMethod(times);
+    await useMethod(client, method);
+    return { method, times };
+  } catch (error) {
+    // The name comes from Postgres.
+    const restoring = before.is_default ? 'reset wal_sync_method' : `set wal_sync_method = ${before.method}`;
+    await client.query(`alter system ${restoring}`).catch(() => {});
+    throw error;
+  }
+}
+
+async function timesOfBoth(client: Client): Promise<WalSyncChoice['times']> {
   const samples = { fdatasync: newSamples(), open_datasync: newSamples() };
   // The first commits of a server are slower than all later ones.
   await commitFor(client, commitTurnMs, bulkPages, []);
@@ -51,16 +83,13 @@ export async function chooseWalSync(client: Client): Promise<WalSyncChoice | und
       await commitFor(client, bulkTurnMs, bulkPages, samples[method].bulks);
     }
   }
-  const times = { fdatasync: timesOf(samples.fdatasync), open_datasync: timesOf(samples.open_datasync) };
-  const method = fasterMethod(times);
-  await useMethod(client, method);
-  return { method, times };
+  return { fdatasync: timesOf(samples.fdatasync), open_datasync: timesOf(samples.open_datasync) };
 }
 
 /** `open_datasync` where it makes commits clearly faster and bulks not clearly slower, else `fdatasync`. */
-export function fasterMethod({ fdatasync, open_datasync: written }: WalSyncChoice['times']): WalSyncMethod {
-  const isFaster = written.commitUs < fdatasync.commitUs * (1 - tolerance);
-  const isSlowerInBulk = written.bulkUs > fdatasync.bulkUs * (1 + tolerance);
+export function fasterMethod({ fdatasync, open_datasync: writeThrough }: WalSyncChoice['times']): WalSyncMethod {
+  const isFaster = writeThrough.commitUs < fdatasync.commitUs * (1 - tolerance);
+  const isSlowerInBulk = writeThrough.bulkUs > fdatasync.bulkUs * (1 + tolerance);
   return isFaster && !isSlowerInBulk ? 'open_datasync' : 'fdatasync';
 }
 

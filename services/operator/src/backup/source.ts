@@ -43,8 +43,8 @@ export async function openSource(dataDir: string, say: Say): Promise<Source> {
   if (!(await exists(path.join(dataDir, 'postgres', 'PG_VERSION')))) {
     throw new ConfigError(
       (await exists(path.join(dataDir, 'docker')))
-        ? `The databases of ${dataDir} are in volumes of Docker, which this command does not back up.`
-        : `There is no Postgres cluster in ${dataDir}; back up an external Postgres with its own tools.`,
+        ? `The databases of ${dataDir} are in volumes of Docker, which this command does not reach.`
+        : `There is no Postgres cluster in ${dataDir}; an external Postgres has tools of its own.`,
     );
   }
   const cluster = await openCluster(dataDir, quiet(say));

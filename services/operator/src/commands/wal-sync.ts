@@ -6,7 +6,8 @@ import { chooseDataDir, openSource } from '../backup/source';
 import { defineCommand } from '../program/command';
 
 const usage = `Tries both ways in which the bundled Postgres can make its log durable, and keeps the faster one in the data
-directory. A first start does the same; repeat it once the data directory is on another disk.
+directory, in place of a wal_sync_method that was set by hand. A first start does the same; repeat it once the data
+directory is on another disk.
 
   npm run wal-sync [-- --data-dir <path>]
 
@@ -19,6 +20,7 @@ const config = z.object({ DATA_DIR: z.string().min(1).optional() });
 
 export const walSync = defineCommand({
   title: 'The trial',
+  endsInOrder: true,
   usage,
   options: { 'data-dir': { type: 'string' } },
   settings: { 'data-dir': 'DATA_DIR' },
@@ -28,7 +30,7 @@ export const walSync = defineCommand({
     try {
       const client = await source.connect('postgres');
       const choice = await chooseWalSync(client).finally(() => client.end());
-      if (!choice) throw new ConfigError('This Postgres does not have both methods; nothing was changed.');
+      if (!choice) throw new ConfigError('Postgres has other defaults on this platform; nothing was tried.');
       for (const method of walSyncMethods) {
         const { commitUs, bulkUs } = choice.times[method];
         say(`${method.padEnd(13)} ${Math.round(commitUs)} µs a commit, ${Math.round(bulkUs)} µs a commit of 512 KB`);

@@ -82,31 +82,27 @@ export interface Series<T> {
 }
 
 export function counters(family: Family): Series<Counter> {
-  const all = new Map<Counter, readonly string[]>();
-  new PromCounter({
-    ...optionsOf(family, registry),
-    collect() {
-      for (const [counter, values] of all) this.labels(...values).inc(counter.take());
-    },
-  });
+  const all = new Map<Counter, PromCounter.Internal>();
+  const collect = () => {
+    for (const [counter, kept] of all) kept.inc(counter.take());
+  };
+  const metric = new PromCounter({ ...optionsOf(family, registry), collect });
   return series((values) => {
     const counter = new Counter();
-    all.set(counter, values);
+    all.set(counter, metric.labels(...values));
     return counter;
   });
 }
 
 export function gauges(family: Family): Series<Gauge> {
-  const all = new Map<Gauge, readonly string[]>();
-  new PromGauge({
-    ...optionsOf(family, registry),
-    collect() {
-      for (const [gauge, values] of all) this.labels(...values).set(gauge.value);
-    },
-  });
+  const all = new Map<Gauge, PromGauge.Internal<string>>();
+  const collect = () => {
+    for (const [gauge, kept] of all) kept.set(gauge.value);
+  };
+  const metric = new PromGauge({ ...optionsOf(family, registry), collect });
   return series((values) => {
     const gauge = new Gauge();
-    all.set(gauge, values);
+    all.set(gauge, metric.labels(...values));
     return gauge;
   });
 }
