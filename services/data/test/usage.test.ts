@@ -82,7 +82,8 @@ describe('what collections use', () => {
       const list = { appId: app.appId, collection, limit: 10, cursor: '' };
       await eventually(async () => (await one.methods.listIndexes(list)).indexes[0]!.status === 'ready');
     };
-    const last = async () => (await told('films')).at(-1)!;
+    // Under load there may be no event yet.
+    const last = async () => (await told('films')).at(-1);
     await store(
       one,
       'films',
@@ -104,7 +105,7 @@ describe('what collections use', () => {
       { name: 'empty', index_bytes: 0n },
       { name: 'films', index_bytes: BigInt(indexes[0]!.sizeBytes) },
     ]);
-    await eventually(async () => (await last()).index_bytes === Number(indexes[0]!.sizeBytes));
+    await eventually(async () => (await last())?.index_bytes === Number(indexes[0]!.sizeBytes));
     // A measurement that finds the same changes no row.
     const versions = () =>
       pool.query(`select xmin::text from collection where app_number = $1 order by name`, [app.number]);
@@ -119,7 +120,7 @@ describe('what collections use', () => {
     });
     await measureIndexes(pool);
     await store(two, 'films', [{ id: 'and another' }]);
-    await eventually(async () => (await last()).index_bytes === 0);
+    await eventually(async () => (await last())?.index_bytes === 0);
   });
 
   test('a commit says which collection of its name it was for, at once, when it is repeated, and after that was deleted', async () => {
