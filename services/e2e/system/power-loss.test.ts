@@ -14,7 +14,7 @@ import { idsOf, postmasterPid, storedIds, Writing } from './acknowledged-writes'
 
 const run = promisify(execFile);
 
-const cutsOfEach = size({ run: 2, long: 20 });
+const cutsOfEach = size({ run: 1, long: 8 });
 const seed = seedOf('system/power-loss');
 const random = seededRandom(seed);
 /** The image grows as it is written. */
