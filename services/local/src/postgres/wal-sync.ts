@@ -10,9 +10,9 @@ export type WalSyncMethod = (typeof walSyncMethods)[number];
 
 /** Medians of one run, in µs. */
 export interface WalSyncTimes {
-  /** A commit of one page. */
+  /** A small commit. */
   commitUs: number;
-  /** A commit of as many pages as a bulk of a thousand documents has. */
+  /** A commit of 256 KB, as a bulk has. */
   bulkUs: number;
 }
 
@@ -21,12 +21,20 @@ export interface WalSyncChoice {
   times: Readonly<Record<WalSyncMethod, WalSyncTimes>>;
 }
 
-const pageBytes = 8_000;
-const bulkPages = 64;
+interface Trial {
+  /** Records of the log in each commit, and the size of one in bytes. */
+  records: number;
+  bytes: number;
+  /** A turn of it ends after this time or so many commits, and has one at least. */
+  turnMs: number;
+  commitsMax: number;
+}
+
+const commits: Trial = { records: 1, bytes: 300, turnMs: 20, commitsMax: 200 };
+/** Few, because the log keeps its size: all of them together write some 8 MB. */
+const bulks: Trial = { records: 32, bytes: 8_000, turnMs: 8, commitsMax: 2 };
 /** The methods take turns, so that what else the machine does is the same for both; all takes about half a second. */
 const turns = 8;
-const commitTurnMs = 20;
-const bulkTurnMs = 8;
 const reloadTimeoutMs = 2_000;
 /** Within this share of each other two times count as equal. */
 const tolerance = 0.1;
@@ -75,12 +83,12 @@ export async function chooseWalSync(client: Client): Promise<WalSyncChoice | und
 async function timesOfBoth(client: Client): Promise<WalSyncChoice['times']> {
   const samples = { fdatasync: newSamples(), open_datasync: newSamples() };
   // The first commits of a server are slower than all later ones.
-  await commitFor(client, commitTurnMs, bulkPages, []);
+  await commitFor(client, commits, []);
   for (let turn = 0; turn < turns; turn += 1) {
     for (const method of walSyncMethods) {
       await useMethod(client, method);
-      await commitFor(client, commitTurnMs, 1, samples[method].commits);
-      await commitFor(client, bulkTurnMs, bulkPages, samples[method].bulks);
+      await commitFor(client, commits, samples[method].commits);
+      await commitFor(client, bulks, samples[method].bulks);
     }
   }
   return { fdatasync: timesOf(samples.fdatasync), open_datasync: timesOf(samples.open_datasync) };
@@ -120,18 +128,24 @@ interface Samples {
 
 const newSamples = (): Samples => ({ commits: [], bulks: [] });
 
-const timesOf = ({ commits, bulks }: Samples): WalSyncTimes => ({ commitUs: median(commits), bulkUs: median(bulks) });
+const timesOf = (samples: Samples): WalSyncTimes => ({
+  commitUs: median(samples.commits),
+  bulkUs: median(samples.bulks),
+});
 
 const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
 
-/** Commits so many pages of the log at a time, for as long as it is told and once at least. */
-async function commitFor(client: Client, ms: number, pages: number, samples: number[]): Promise<void> {
-  const endsAtMs = performance.now() + ms;
-  do {
+/** Commits as a trial says, and adds how long each commit took. */
+async function commitFor(
+  client: Client,
+  { records, bytes, turnMs, commitsMax }: Trial,
+  samples: number[],
+): Promise<void> {
+  const text = `select pg_logical_emit_message(true, 'granary', repeat('x', ${bytes})) from generate_series(1, ${records})`;
+  const endsAtMs = performance.now() + turnMs;
+  for (let count = 0; count === 0 || (count < commitsMax && performance.now() < endsAtMs); count += 1) {
     const startedAtMs = performance.now();
-    await client.query(
-      `select pg_logical_emit_message(true, 'granary', repeat('x', ${pageBytes})) from generate_series(1, ${pages})`,
-    );
+    await client.query(text);
     samples.push((performance.now() - startedAtMs) * 1_000);
-  } while (performance.now() < endsAtMs);
+  }
 }

@@ -33,7 +33,7 @@ export const walSync = defineCommand({
       if (!choice) throw new ConfigError('Postgres has other defaults on this platform; nothing was tried.');
       for (const method of walSyncMethods) {
         const { commitUs, bulkUs } = choice.times[method];
-        say(`${method.padEnd(13)} ${Math.round(commitUs)} µs a commit, ${Math.round(bulkUs)} µs a commit of 512 KB`);
+        say(`${method.padEnd(13)} ${Math.round(commitUs)} µs a commit, ${Math.round(bulkUs)} µs a commit of 256 KB`);
       }
       say(`Postgres uses ${choice.method} in ${source.dataDir} from now on.`);
     } finally {
