@@ -88,9 +88,9 @@ async function bench(options: Options): Promise<void> {
     write(out, { at, machine, options, notes, results, cases });
     console.log(`\nwritten to ${out}`);
     if (hasAll(options)) {
-      const quoted = quotedTable(results, { machine, options, at });
-      console.log(`\n${quoted}`);
-      quoteOn(options.quote, quoted);
+      const table = quotedTable(results, { machine, options, at });
+      console.log(`\n${table}`);
+      quoteOn(options.quote, table);
     }
     if (options.profile) await profile(tools, sides, options, out);
   } finally {

@@ -14,8 +14,8 @@ const columns: Record<SideName, string> = {
   bare: 'bare `node:http`',
 };
 
-/** The machine and the lengths that figures were made with. */
-export interface Made {
+/** The machine and the lengths of the runs behind the figures. */
+export interface Provenance {
   machine: Machine;
   options: { rounds: number; seconds: number };
   /** Date and time as ISO text. */
@@ -26,7 +26,7 @@ export interface Made {
  * The one table of Markdown that pages quote: the rate of each run on each side, and the processor time of one request
  * in each process, the last of which is Postgres. `results` must have all sides.
  */
-export function quotedTable(results: Results, { machine, options, at }: Made): string {
+export function quotedTable(results: Results, { machine, options, at }: Provenance): string {
   const head = ['', ...Object.values(columns), 'CPU of conventional: over `npm start`', 'over two processes'];
   const rows = namesOf(results).map((run) => {
     const { title, unit } = runs[run];
@@ -36,8 +36,8 @@ export function quotedTable(results: Results, { machine, options, at }: Made): s
     return [`${title.split(':')[0]}, ${unit}/s`, ...cells, ratio('embedded'), ratio('split')];
   });
   const { rounds, seconds } = options;
-  const made = `_${machineLine(machine)}; medians of ${rounds} rounds of ${seconds} s, ${at.slice(0, 10)}._`;
-  return `${markdownTable([head, ...rows])}\n\n${made}`;
+  const provenance = `_${machineLine(machine)}; medians of ${rounds} rounds of ${seconds} s, ${at.slice(0, 10)}._`;
+  return `${markdownTable([head, ...rows])}\n\n${provenance}`;
 }
 
 const cellOf = (result: Result | undefined): string =>
@@ -49,8 +49,8 @@ const begin = '<!-- bench: table -->';
 
 /** Throws an Error for a page that has no place for the table, between this mark and `<!-- end of bench -->`. */
 export function checkPages(pages: readonly string[]): void {
-  const without = pages.filter((page) => !readFileSync(page, 'utf8').includes(begin));
-  if (without.length > 0) throw new Error(`${without.join(', ')}: there is no ${begin}`);
+  const unmarked = pages.filter((page) => !readFileSync(page, 'utf8').includes(begin));
+  if (unmarked.length > 0) throw new Error(`${unmarked.join(', ')}: there is no ${begin}`);
 }
 
 /** Replaces the table on the pages that quote it. */

@@ -8,7 +8,7 @@ import { checkChain } from './support/check-chain';
 import { newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
 import { collectionNumber, fields, startTwoCopies } from './support/write-fixture';
 
-/** Rounds, in each of which this many calls are sent, and so many of them at a time. */
+/** Each round has an application of its own. */
 const roundCount = size({ run: 4, long: 200 });
 const callsPerRound = 200;
 const concurrentCalls = 24;

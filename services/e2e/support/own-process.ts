@@ -41,6 +41,16 @@ export function endProcess(child: ChildProcess, signal: NodeJS.Signals): Promise
   });
 }
 
+/** A zombie, which only awaits its reaper, runs no more. */
+export function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return process.platform !== 'linux' || !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
 /** For `afterAll`: ends whatever is left, also of tests that timed out while they were starting a process. */
 export async function endAllProcesses(): Promise<void> {
   await Promise.all([...children].map((child) => endProcess(child, 'SIGKILL')));

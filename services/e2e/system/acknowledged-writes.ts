@@ -5,7 +5,7 @@ import { send, type ListAnswer, type StoreAnswer } from '../support/granary';
 import type { OwnGranary } from '../support/own-process';
 
 const writers = 6;
-/** Of them so many write bulks, which are copied while others are under way. */
+/** The number of writers that write bulks, which are copied while others are under way. */
 const bulkWriters = 3;
 const bulkCount = 150;
 const padding = 'x'.repeat(1_000);

@@ -1,6 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -11,6 +10,7 @@ import { resolveDataDir } from '@granary/local/postgres/data-dir';
 import { AlreadyRunningError } from '@granary/local/postgres/ownership';
 import { startPostgres, type EmbeddedPostgres } from '@granary/local/postgres/postgres';
 import { walSync } from '@granary/operator/commands/wal-sync';
+import { isRunning } from '../support/own-process';
 
 interface Holder {
   child: ChildProcess;
@@ -282,14 +282,4 @@ async function query(url: string, text: string): Promise<string[]> {
 async function serverProcesses(postgres: EmbeddedPostgres): Promise<number[]> {
   const backends = await query(postgres.url('postgres'), 'select pid::text as line from pg_stat_activity');
   return [postgres.postmasterPid(), ...backends.map(Number)];
-}
-
-/** A zombie, which only awaits its reaper, runs no more. */
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return process.platform !== 'linux' || !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
 }

@@ -1,18 +1,14 @@
-import { execFile } from 'node:child_process';
 import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { Client } from 'pg';
 import { useMethod, walSyncMethods, type WalSyncMethod } from '@granary/local/postgres/wal-sync';
+import { openSource } from '@granary/operator/backup/source';
 import { eventually } from '@granary/testing/eventually';
 import { describeWithLosingDisk, LosingDisk } from '@granary/testing/losing-disk';
 import { seededRandom } from '@granary/testing/random';
 import { seedOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
-import { endAllProcesses, OwnGranary } from '../support/own-process';
+import { endAllProcesses, isRunning, OwnGranary } from '../support/own-process';
 import { idsOf, postmasterPid, storedIds, Writing } from './acknowledged-writes';
-
-const run = promisify(execFile);
 
 const cutsOfEach = size({ run: 1, long: 8 });
 const seed = seedOf('system/power-loss');
@@ -34,9 +30,14 @@ async function killPostgres(dataDir: string): Promise<void> {
   const folder = await readlink(`/proc/${postmaster}/cwd`).catch(() => undefined);
   if (postmaster === undefined || folder !== join(dataDir, 'postgres')) return;
   const pids = [postmaster, ...(await childrenOf(postmaster))];
-  // Children may end by themselves once the first one is gone.
-  for (const pid of pids) await run('kill', ['-9', String(pid)]).catch(() => {});
-  await eventually(async () => !(await Promise.all(pids.map(isRunning))).includes(true));
+  for (const pid of pids) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // A child ends by itself once the first one is gone.
+    }
+  }
+  await eventually(() => !pids.some(isRunning));
 }
 
 async function childrenOf(parent: number): Promise<number[]> {
@@ -45,31 +46,19 @@ async function childrenOf(parent: number): Promise<number[]> {
   return pids.filter((_, index) => parents[index] === parent);
 }
 
-const statOf = (pid: number) => readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
-
 async function parentOf(pid: number): Promise<number | undefined> {
-  const [, parent] = /\) \S (\d+)/.exec((await statOf(pid)) ?? '') ?? [];
+  const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  const [, parent] = /\) \S (\d+)/.exec(line) ?? [];
   return parent === undefined ? undefined : Number(parent);
 }
 
-async function isRunning(pid: number): Promise<boolean> {
-  const line = await statOf(pid);
-  return line !== undefined && !/\) [ZX] /.test(line);
-}
-
+/** Sets the method of the running Postgres of a data directory. */
 async function setMethod(dataDir: string, method: WalSyncMethod): Promise<void> {
-  const lines = (await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
-  const password = (await readFile(join(dataDir, 'postgres-password'), 'utf8')).trim();
-  const client = new Client({
-    host: '127.0.0.1',
-    port: Number(lines[3]),
-    user: 'postgres',
-    password,
-    database: 'postgres',
-  });
-  await client.connect();
+  const source = await openSource(dataDir, () => {});
+  const client = await source.connect('postgres');
   await useMethod(client, method);
   await client.end();
+  await source.stop();
 }
 
 describeWithLosingDisk(describe)('a cut of the power in the middle of writes', () => {

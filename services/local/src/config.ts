@@ -1,4 +1,5 @@
 import { gatewayConfig } from '@granary/gateway/config';
+import { optionalText } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { z } from 'zod';
@@ -8,7 +9,7 @@ export const localConfig = z.object({
   HOST: gatewayConfig.shape.HOST,
   PORT: gatewayConfig.shape.PORT,
   /** Default: `.granary` in the current directory, or a directory that Postgres can reach. */
-  DATA_DIR: z.string().min(1).optional(),
+  DATA_DIR: optionalText,
   /** Default: generated and stored in the data directory. */
   OPERATOR_KEY: gatewayConfig.shape.OPERATOR_KEY,
   /** Whether the ready message includes the operator key and the key of the demo app. */

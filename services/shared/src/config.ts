@@ -66,9 +66,10 @@ export const grpcAddress = z
     'host:port, dns:///name:port, or several IPv4 addresses with ports and commas between are expected',
   );
 
-const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin === text.replace(/\/$/, '');
 /** A text that may be absent, such as the path of a file. */
 export const optionalText = z.string().min(1).optional();
+
+const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin === text.replace(/\/$/, '');
 
 /** The gRPC address of another service; it may be absent only where that service runs in the same process. */
 export const serviceAddress = (service: string) =>

@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { describeUnless } from './describe-unless';
 
 const run = promisify(execFile);
 
@@ -28,16 +29,9 @@ function whyNone(): string | undefined {
   }
 }
 
-/**
- * Jest's `describe` for suites that cut the power of a disk: where none can be mounted it is `describe.skip` and says
- * so, unless REQUIRE_STACK=1 demands it; then the suite runs, and fails when it mounts.
- */
-export function describeWithLosingDisk<D extends { skip: unknown }>(describe: D): D | D['skip'] {
-  const why = whyNone();
-  if (why === undefined || process.env['REQUIRE_STACK'] === '1') return describe;
-  process.stderr.write(`\n*** SKIPPED: no loss of power is tested, for no image can be mounted: ${why} ***\n\n`);
-  return describe.skip;
-}
+/** Returns Jest's `describe` for suites that cut the power of a disk, see `describeUnless`. */
+export const describeWithLosingDisk = <D extends { skip: unknown }>(describe: D): D | D['skip'] =>
+  describeUnless(describe, whyNone(), 'no loss of power is tested, for no image can be mounted');
 
 /**
  * An ext4 file system in an image, which stands for a disk: the image has what was flushed to it. What only the memory
@@ -46,7 +40,7 @@ export function describeWithLosingDisk<D extends { skip: unknown }>(describe: D)
 export class LosingDisk {
   private constructor(
     private readonly folder: string,
-    /** Where it is mounted. */
+    /** The directory at which it is mounted. */
     readonly directory: string,
   ) {}
 

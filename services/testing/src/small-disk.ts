@@ -4,6 +4,7 @@ import { rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { describeUnless } from './describe-unless';
 
 const run = promisify(execFile);
 
@@ -30,16 +31,9 @@ function whyNone(): string | undefined {
   }
 }
 
-/**
- * Jest's `describe` for suites that fill a disk: where none can be mounted it is `describe.skip` and says so, unless
- * REQUIRE_STACK=1 demands it; then the suite runs, and fails when it mounts.
- */
-export function describeWithSmallDisk<D extends { skip: unknown }>(describe: D): D | D['skip'] {
-  const why = whyNone();
-  if (why === undefined || process.env['REQUIRE_STACK'] === '1') return describe;
-  process.stderr.write(`\n*** SKIPPED: nothing about a full disk is tested, for none can be mounted: ${why} ***\n\n`);
-  return describe.skip;
-}
+/** Returns Jest's `describe` for suites that fill a disk, see `describeUnless`. */
+export const describeWithSmallDisk = <D extends { skip: unknown }>(describe: D): D | D['skip'] =>
+  describeUnless(describe, whyNone(), 'nothing about a full disk is tested, for none can be mounted');
 
 export interface SmallDisk {
   directory: string;

@@ -85,9 +85,8 @@ export async function writeDocuments(
   { isKnown, ...options }: WriteOptions,
 ): Promise<Step[]> {
   if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, time, options)];
-  const { derived, returnsVersions } = options;
   // Their ids are looked up, so that nothing needs to be expected of them.
-  const lookedUp = { derived, returnsVersions, expectsNew: false };
+  const lookedUp = { ...options, expectsNew: false };
   const repeated = repeatedIds(rows);
   // Under the lock no other transaction adds an id.
   const existingIds = isKnown ? idsOf(rows, isKnown) : await knownIds(tx, collection, rows);
@@ -100,7 +99,7 @@ export async function writeDocuments(
     ...steps,
     await copyDocuments(collection, added, time),
     countNew(collection, added, time),
-    ...derived.afterCopy(added),
+    ...options.derived.afterCopy(added),
   ];
 }
 

@@ -15,9 +15,9 @@ import { countBatch } from './metrics';
 import { prefetchDocuments, readPresentDocuments, type Prefetch, type ReadDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
 import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
-import { collectionOfDuplicate, UniqueViolationError, uniqueViolation } from './unique-violation';
+import { UniqueViolationError, uniqueViolation } from './unique-violation';
 import { setVersions, versionedCollections } from './written-versions';
-import { documentKey, type BatchResult, type PendingWrite, type PresentDocuments } from './write';
+import { isPresentIn, type BatchResult, type PendingWrite, type PresentDocuments } from './write';
 import type { App } from '../catalog/app';
 
 /** A statement of a large bulk may take longer: 10,000 documents under 64 indexes take seconds. */
@@ -73,15 +73,11 @@ export class LockedCommit {
     }
   }
 
-  /**
-   * Whether the next attempt avoids the error of the last one, which wrote nothing: each can be avoided once.
-   */
+  /** Whether the next attempt avoids the error of the last one, which wrote nothing: each can be avoided once. */
   private isAvoidable(error: unknown, hasPrefetched: boolean): boolean {
     const { context } = this;
     if (error instanceof UniqueViolationError) return false;
-    const duplicateIn = collectionOfDuplicate(error);
-    if (this.mayExpectNew && duplicateIn !== undefined) {
-      context.newDocuments.existed(duplicateIn);
+    if (this.mayExpectNew && context.newDocuments.isRefutedBy(error)) {
       this.mayExpectNew = false;
       return true;
     }
@@ -135,10 +131,10 @@ export class LockedCommit {
     const isEachRead = open.every(({ write }) => write.reads);
     for (const [collection, rows] of this.rows) {
       const returnsVersions = versioned.has(collection.name);
-      const isRead = (id: string) => documents.has(documentKey(collection.name, id));
+      const isPresent = isPresentIn(documents, collection);
       const derived = this.isWithoutDerived ? nothingDerived : context.afterPlan.statementsFor(collection);
-      const expectsNew = this.mayExpectNew && context.newDocuments.isExpected(collection, rows, isRead);
-      const options = { derived, expectsNew, returnsVersions, isKnown: isEachRead ? isRead : undefined };
+      const expectsNew = this.mayExpectNew && context.newDocuments.isExpected(collection, rows, isPresent);
+      const options = { derived, expectsNew, returnsVersions, isKnown: isEachRead ? isPresent : undefined };
       upserts.set(collection, last.length);
       last.push(...(await writeDocuments(tx, collection, rows, time, options)));
     }

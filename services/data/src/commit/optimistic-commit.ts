@@ -9,11 +9,11 @@ import { mayBeOfDerived } from './derived-failure';
 import { countBatch } from './metrics';
 import { assertAssumed, assumedDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type DocumentRow } from './plan';
-import { collectionOfDuplicate, uniqueViolation } from './unique-violation';
+import { uniqueViolation } from './unique-violation';
 import { setVersions, versionedCollections } from './written-versions';
 import {
-  documentKey,
   isDecidedUnderLock,
+  isPresentIn,
   type BatchResult,
   type PendingWrite,
   type PresentDocuments,
@@ -44,14 +44,13 @@ export async function commitOptimistically(
   // No one moves the head between the commit before this one and this one, so times follow heights.
   const time = context.now();
   const versioned = versionedCollections(planned);
-  const upserts = [...rows].map(([collection, written]) => {
-    const isRead = (id: string) => documents.has(documentKey(collection.name, id));
-    return upsertDocuments(collection, written, time, {
+  const upserts = [...rows].map(([collection, written]) =>
+    upsertDocuments(collection, written, time, {
       derived: context.afterPlan.statementsFor(collection),
-      expectsNew: context.newDocuments.isExpected(collection, written, isRead),
+      expectsNew: context.newDocuments.isExpected(collection, written, isPresentIn(documents, collection)),
       returnsVersions: versioned.has(collection.name),
-    });
-  });
+    }),
+  );
   const first = [
     ...(context.afterPlan.derivedFrom(rows.keys()).length > 0 ? [genericPlans] : []),
     compareAndSetHead(app.number, planned.from, planned.to),
@@ -65,11 +64,7 @@ export async function commitOptimistically(
     setVersions(planned, rows, byCollection);
   } catch (error) {
     if (isHeadConflict(error)) return undefined;
-    const number = collectionOfDuplicate(error);
-    if (number !== undefined) {
-      context.newDocuments.existed(number);
-      return undefined;
-    }
+    if (context.newDocuments.isRefutedBy(error)) return undefined;
     const violation = uniqueViolation(error, rows);
     if (!violation && mayBeOfDerived(context, error, rows.keys())) return undefined;
     throw violation ?? error;
@@ -97,11 +92,13 @@ const mayBePlanned = (write: Write): boolean => {
 
 /** The rows of documents that may be new; all of them where they are few. */
 const unknownRows = (
-  { name }: CollectionRef,
+  collection: CollectionRef,
   rows: readonly DocumentRow[],
   documents: PresentDocuments,
-): readonly DocumentRow[] =>
-  fitsUpsert(rows) ? rows : rows.filter(({ document: { id } }) => !documents.has(documentKey(name, id)));
+): readonly DocumentRow[] => {
+  const isPresent = isPresentIn(documents, collection);
+  return fitsUpsert(rows) ? rows : rows.filter(({ document: { id } }) => !isPresent(id));
+};
 
 /** Undefined when the head or a collection is not cached, or a write is refused: it may have committed before. */
 function planOnCachedHead(

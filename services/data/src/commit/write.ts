@@ -64,6 +64,12 @@ export type PresentDocuments = ReadonlyMap<string, PresentDocument>;
 /** No name holds a slash. */
 export const documentKey = (collection: string, id: string): string => `${collection}/${id}`;
 
+/** Returns whether a document of the collection is present, by its id. */
+export const isPresentIn =
+  (documents: PresentDocuments, { name }: CollectionRef) =>
+  (id: string): boolean =>
+    documents.size > 0 && documents.has(documentKey(name, id));
+
 /** The state that links are planned on besides the head. */
 export interface PlanState {
   /** The collections as they are now; a collection that is to be created has no entry. */

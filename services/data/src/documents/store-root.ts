@@ -6,7 +6,7 @@ import { collectionOf, openObject, readAtOnce, readInSlices, skippingSteps } fro
 /** The root of a body of `/store`, read. */
 export interface StoreRoot {
   collection: string;
-  /** Where the root came first, as it usually does: the reader of the other members, for `prepareBody`, once. */
+  /** The reader that `prepareBody` goes on with, once; undefined unless the root came first, as it usually does. */
   rest: JsonReader | undefined;
 }
 

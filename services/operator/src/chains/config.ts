@@ -1,15 +1,16 @@
 import { z } from 'zod';
+import { optionalText } from '@granary/shared/config';
 
 /** The environment of `npm run verify`. */
 export const verifyConfig = z
   .object({
     GRANARY_URL: z.url().default('http://127.0.0.1:8080'),
-    GRANARY_APP: z.string().min(1).optional(),
-    GRANARY_KEY: z.string().min(1).optional(),
+    GRANARY_APP: optionalText,
+    GRANARY_KEY: optionalText,
     /** An export to check, instead of a running service. */
-    VERIFY_FROM: z.string().min(1).optional(),
+    VERIFY_FROM: optionalText,
     /** The file that an export is written to. */
-    VERIFY_EXPORT: z.string().min(1).optional(),
+    VERIFY_EXPORT: optionalText,
     /** A link whose hash was kept elsewhere, as `<height>:<hash>`. */
     VERIFY_KNOWN: z
       .string()

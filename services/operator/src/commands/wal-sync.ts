@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { z } from 'zod';
-import { ConfigError, readConfig } from '@granary/shared/config';
+import { ConfigError, optionalText, readConfig } from '@granary/shared/config';
 import { chooseWalSync, walSyncMethods } from '@granary/local/postgres/wal-sync';
 import { chooseDataDir, openSource } from '../backup/source';
 import { defineCommand } from '../program/command';
@@ -16,7 +16,7 @@ directory is on another disk.
 
 It takes a second. Granary may be running, and uses the result at once; what it writes meanwhile blurs the figures.`;
 
-const config = z.object({ DATA_DIR: z.string().min(1).optional() });
+const config = z.object({ DATA_DIR: optionalText });
 
 export const walSync = defineCommand({
   title: 'The trial',

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { optionalText } from '../config';
 
 const secret = z.string().min(32, 'at least 32 characters are needed').optional();
+
 /** The settings of authentication between services, see trust.ts. */
 export const trustSettings = {
   INTERNAL_SECRET: secret.describe(
