@@ -155,6 +155,7 @@ S3_STS_ENDPOINT: {{ . | quote }}
 S3_ACCESS_KEY_FILE: /etc/granary/s3/access-key
 S3_SECRET_KEY_FILE: /etc/granary/s3/secret-key
 {{- end }}
+BLOBS_DIRECT_READS: {{ .directReads | quote }}
 {{- if .presigned }}
 BLOBS_PRESIGNED: "true"
 S3_PUBLIC_ENDPOINT: {{ .publicEndpoint | quote }}

@@ -95,7 +95,7 @@
 {{- if has $key (list "ENCRYPTION_KEY_FILE" "ENCRYPTION_KEY_FILE_CREATE") }}{{ fail (printf "%s.env.%s: set encryption.existingSecret, for a seed made in a pod would be lost with it" $at $key) }}{{ end }}
 {{- if regexMatch "^ENCRYPTION_(OLD_|VAULT_(URL|KEY|MOUNT|NAMESPACE|TOKEN_FILE|CA_FILE)$)" $key }}{{ fail (printf "%s.env.%s: set encryption.vault or encryption.old" $at $key) }}{{ end }}
 {{- if regexMatch "^(INTERNAL_SECRET|SERVICE_SECRET|OPERATOR_KEY|S3_SECRET_KEY|S3_ACCESS_KEY|KAFKA_SASL_PASSWORD)$" $key }}{{ fail (printf "%s.env.%s: secrets come from Secrets, never from values" $at $key) }}{{ end }}
-{{- if or (hasKey $own $key) (regexMatch "_ADDRESS$|^(KAFKA|S3|AWS|TLS|CHAIN_RPC_URLS|CHAIN_ID|DATABASE_URL|PUBLIC_URL|BLOBS_PRESIGNED|SERVICE_ROLE)" $key) }}{{ fail (printf "%s.env.%s is set by the chart, from its other values" $at $key) }}{{ end }}
+{{- if or (hasKey $own $key) (regexMatch "_ADDRESS$|^(KAFKA|S3|AWS|TLS|CHAIN_RPC_URLS|CHAIN_ID|DATABASE_URL|PUBLIC_URL|BLOBS_PRESIGNED|BLOBS_DIRECT_READS|SERVICE_ROLE)" $key) }}{{ fail (printf "%s.env.%s is set by the chart, from its other values" $at $key) }}{{ end }}
 {{- end }}
 {{- $heap := include "granary.heapMebibytes" . | int }}
 {{- if lt $heap 96 }}{{ fail (printf "%s.resources.limits.memory leaves %d MiB for the heap beside buffers of %s MiB and 128 MiB for the process; raise it, or lower the buffers, to leave 96 MiB" $at $heap (include "granary.bufferMebibytes" .)) }}{{ end }}

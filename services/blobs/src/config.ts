@@ -40,6 +40,10 @@ export const objectStoreSettings = {
     .stringbool()
     .default(false)
     .describe('Whether downloads are redirected (307) to the store itself.'),
+  BLOBS_DIRECT_READS: z
+    .stringbool()
+    .default(true)
+    .describe('Whether the gateway reads the bytes of downloads from the store itself, see below.'),
   S3_PUBLIC_ENDPOINT: origin
     .optional()
     .describe('The address at which clients reach the store; required by `BLOBS_PRESIGNED`.'),

@@ -72,8 +72,8 @@ describeWith(describe, 'helm')('the network policies', () => {
     const kafka = { enabled: true, brokers: ['a:9092', 'b:9094'] };
     const objectStorage = { endpoint: 'http://minio:9000' };
     const rendered = await render(minimalValues, { kafka, objectStorage });
-    const reaches = (port: number) =>
-      ofKind(rendered, 'NetworkPolicy')
+    const reaches = (port: number, of = rendered) =>
+      ofKind(of, 'NetworkPolicy')
         .filter(({ spec }) =>
           ((spec as unknown as Policy).egress ?? []).some(({ ports }) => ports.some((one) => one.port === port)),
         )
@@ -83,7 +83,9 @@ describeWith(describe, 'helm')('the network policies', () => {
     expect(reaches(5432)).toEqual(withDatabase);
     expect(reaches(9092)).toEqual(withDatabase);
     expect(reaches(9094)).toEqual(withDatabase);
-    expect(reaches(9000)).toEqual(['blobs']);
+    expect(reaches(9000)).toEqual(['blobs', 'gateway']);
+    const withoutDirectReads = await render(minimalValues, { objectStorage: { ...objectStorage, directReads: false } });
+    expect(reaches(9000, withoutDirectReads)).toEqual(['blobs']);
   });
 
   /** The rules that lead out to a port, by the component whose they are. */
@@ -106,7 +108,7 @@ describeWith(describe, 'helm')('the network policies', () => {
       networkPolicy: { otlpTo: monitoring },
     });
     expect(leadingTo(rendered, 4318)).toEqual(Object.fromEntries(serviceNames.map((name) => [name, [monitoring]])));
-    expect(leadingTo(rendered, 443)).toEqual({ blobs: [undefined], tasks: [monitoring] });
+    expect(leadingTo(rendered, 443)).toEqual({ blobs: [undefined], gateway: [undefined], tasks: [monitoring] });
     const address = {
       OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317',
       OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: 'http://[::1]',

@@ -325,4 +325,4 @@ export const usedByEveryStart = ['PORT', 'DATA_DIR', 'OPERATOR_KEY'];
 export const valuesInFiles = ['CHAIN_RPC_URLS_FILE', 'EVM_RPC_URLS_FILE', 'SOLANA_RPC_URLS_FILE'];
 
 /** Settings of npm run stack alone; stack-run.test.ts and stack-parts.test.ts start with them. */
-export const ofStackAlone = ['BUS', 'STORE', 'DOCKER', 'BLOBS_PRESIGNED'];
+export const ofStackAlone = ['BUS', 'STORE', 'DOCKER', 'BLOBS_PRESIGNED', 'BLOBS_DIRECT_READS'];

@@ -70,6 +70,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     address: config.BLOBS_HTTP_ADDRESS,
     credentials: trust.towards('blobs'),
     idleTimeoutMs: config.IDLE_TIMEOUT_MS,
+    log,
   });
   let telemetry: Telemetry | undefined;
   let unobserve = () => {};

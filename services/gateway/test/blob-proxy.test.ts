@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { ServiceError } from '@granary/shared/errors';
+import { createLogger } from '@granary/shared/logger';
 import type { DownloadPermit, UploadPermit } from '@granary/shared/trust/transfer-permit';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
@@ -85,7 +86,8 @@ async function startFront(addresses: string[]) {
     DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const proxy = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: limitMs(5_000) });
+  const log = createLogger('test', 'silent');
+  const proxy = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: limitMs(5_000), log });
   const server = createServer((request, response) => {
     const call = newCall('test', limitMs(5_000));
     const moved =

@@ -19,6 +19,7 @@ export async function openObjectStore(config: BlobsConfig, owner: string): Promi
     prefix: config.S3_PREFIX,
     ...keysOf(config),
     uploadBytesMax: config.UPLOAD_BUFFER_BYTES,
+    hasDirectReads: config.BLOBS_DIRECT_READS,
     ...(config.BLOBS_PRESIGNED && { publicEndpoint: config.S3_PUBLIC_ENDPOINT! }),
   });
 }

@@ -45,8 +45,10 @@ export interface ObjectStore {
    * removed. Absent where opening the store removes such things.
    */
   sweep?(before: Date, known: (keys: readonly string[]) => Promise<ReadonlySet<string>>): Promise<number>;
-  /** A URL that gives read access to an object for a limited time. Absent where the store has none. */
+  /** A URL for clients that gives read access to an object for some minutes. Absent where clients get none. */
   presign?(key: string, headers: PresignedHeaders): Promise<string>;
+  /** A URL from which the gateway can read an object at once, in ranges too. Absent where it reads through blobs. */
+  readUrl?(key: string): Promise<string>;
   close?(): void;
 }
 

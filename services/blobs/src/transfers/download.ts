@@ -1,7 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { ServiceError } from '@granary/shared/errors';
-import type { DownloadPermit } from '@granary/shared/trust/transfer-permit';
+import {
+  directReadHeader,
+  storeLengthHeader,
+  storeUrlHeader,
+  type DownloadPermit,
+} from '@granary/shared/trust/transfer-permit';
 import type { ByteRange, ObjectStore } from '../stores/store';
 import { flow } from '@granary/shared/http/pipe';
 import { blobNotFound, findBlob, type Blob } from '../records/blobs';
@@ -27,8 +32,9 @@ export async function findVisible(
 }
 
 /**
- * Answers GET and HEAD of a blob, whole or in part. Errors before the first byte are thrown; after it the connection
- * is cut. A reader that goes away closes the object.
+ * Answers GET and HEAD of a blob, whole or in part. A gateway that can read from the store itself gets the URL of the
+ * object in place of the bytes. Errors before the first byte are thrown; after it the connection is cut. A reader that
+ * goes away closes the object.
  */
 export async function download(
   context: BlobsContext,
@@ -65,8 +71,15 @@ export async function download(
     response.writeHead(200).end();
     return;
   }
+  const status = range ? 206 : 200;
+  if (request.headers[directReadHeader] === '1' && context.store.readUrl) {
+    response.setHeader(storeUrlHeader, await context.store.readUrl(blob.objectKey!));
+    response.setHeader(storeLengthHeader, lengthOf(sizeBytes, range));
+    response.writeHead(status, { 'Content-Length': 0 }).end();
+    return;
+  }
   const bytes = await readBytes(context, blob, range);
-  response.writeHead(range ? 206 : 200);
+  response.writeHead(status);
   await flow(bytes, response);
   // Only the trace shows this error: the client is gone.
   if (!response.writableFinished) throw bytes.errored ?? new Error('the client closed the connection');
@@ -92,10 +105,14 @@ async function presignedUrl(store: ObjectStore, blob: Blob): Promise<string | un
   });
 }
 
+function lengthOf(sizeBytes: number, range: ByteRange | undefined): number {
+  return range ? range.end - range.start + 1 : sizeBytes;
+}
+
 function describe(response: ServerResponse, blob: Blob, sizeBytes: number, range: ByteRange | undefined): void {
   const headers = {
     'Content-Type': blob.contentType,
-    'Content-Length': range ? range.end - range.start + 1 : sizeBytes,
+    'Content-Length': lengthOf(sizeBytes, range),
     ...(range && { 'Content-Range': `bytes ${range.start}-${range.end}/${sizeBytes}` }),
     'Accept-Ranges': 'bytes',
     'Content-Disposition': contentDisposition(blob.contentType, blob.filename),

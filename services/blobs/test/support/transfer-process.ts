@@ -54,7 +54,8 @@ async function startService(config: BlobsConfig): Promise<string> {
 }
 
 function startHop(config: BlobsConfig, address: string): void {
-  const credentials = openTrust('gateway', config, createLogger('gateway', 'silent')).towards('blobs');
+  const log = createLogger('gateway', 'silent');
+  const credentials = openTrust('gateway', config, log).towards('blobs');
   // The limits admit as many transfers as a test begins, whatever their rate.
   const transfers = new Transfers({
     STREAM_CONCURRENCY: 10_000,
@@ -66,7 +67,7 @@ function startHop(config: BlobsConfig, address: string): void {
     DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const proxy = new BlobProxy({ address, credentials, idleTimeoutMs: limitMs(10_000) });
+  const proxy = new BlobProxy({ address, credentials, idleTimeoutMs: limitMs(10_000), log });
   const server = createServer((request, response) => {
     const blobId = String(request.headers['x-blob-id']);
     const call = newCall('test', limitMs(5_000));

@@ -1,14 +1,15 @@
 import { once } from 'node:events';
 import { request, type Agent, type ClientRequest, type IncomingMessage, type ServerResponse } from 'node:http';
 import { request as requestOverTls } from 'node:https';
-import type { Socket } from 'node:net';
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import {
+  directReadHeader,
   permitErrorHeader,
   permitHeader,
   type DownloadPermit,
   type UploadPermit,
 } from '@granary/shared/trust/transfer-permit';
+import type { Logger } from '@granary/shared/logger';
 import type { Call } from '@granary/shared/rpc/types';
 import { headerText } from '@granary/shared/http/header-text';
 import { flow, pump } from '@granary/shared/http/pipe';
@@ -17,8 +18,10 @@ import { asOurFault } from '@granary/shared/trust/guard';
 import type { CallCredentials } from '@granary/shared/trust/trust';
 import { stalledUpload, type Download, type Upload } from '../admission/transfers';
 import { clientDisconnected } from '../http/body';
+import { limitSilence, responseOf } from './client-request';
 import { EndpointResolver, type Endpoint } from './endpoint-resolver';
 import { RenewingAgent } from './renewing-agent';
+import { StoreReads, storedBytesOf, type StoredBytes } from './store-reads';
 
 export interface BlobProxyOptions {
   /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
@@ -27,6 +30,7 @@ export interface BlobProxyOptions {
   credentials: Pick<CallCredentials, 'permit' | 'tls'>;
   /** A transfer that is idle for this long is aborted. */
   idleTimeoutMs: number;
+  log: Logger;
 }
 
 /** A permit only has to live until the transfer starts. */
@@ -34,8 +38,6 @@ const permitLifetimeMs = 30_000;
 /** Shorter than the listener keeps an idle connection. */
 const idleConnectionMs = 30_000;
 const connectionsMax = 1_024;
-/** A network may drop what is sent to a copy that is gone, so that a connection to it is never refused. */
-const connectTimeoutMs = 2_000;
 const answerMaxBytes = 64 * 1024;
 
 const uploadHeaders = ['content-type', 'content-length', 'content-encoding'] as const;
@@ -59,21 +61,25 @@ type ProxyHeaders = Record<string, string | string[]>;
 
 /**
  * Proxies the bytes of blobs between clients and the blobs service over HTTP/1.1, at the rate of the slower side. It
- * buffers nothing beyond the sockets. Errors of the service are thrown as the service threw them.
+ * buffers nothing beyond the sockets. Errors of the service are thrown as the service threw them. Downloads come from
+ * the object store itself where the blobs service says so (ADR 0036).
  */
 export class BlobProxy {
   private readonly agent: Agent;
   private readonly peers: EndpointResolver;
+  private readonly storeReads: StoreReads;
 
   constructor(private readonly options: BlobProxyOptions) {
     const { tls } = options.credentials;
     const pooled = { keepAlive: true, maxSockets: connectionsMax, timeout: idleConnectionMs };
     this.agent = tls ? new RenewingAgent(pooled, tls) : new ReadingAgent(pooled);
     this.peers = new EndpointResolver(options.address);
+    this.storeReads = new StoreReads(options);
   }
 
   close(): void {
     this.agent.destroy();
+    this.storeReads.close();
   }
 
   /**
@@ -100,7 +106,7 @@ export class BlobProxy {
         const onSilent = () => (transfer.isClientAwaited ? stalledUpload() : endpointTimedOut());
         upstream = this.open(peer, 'POST', headers, permit, call, onSilent);
         upstream.flushHeaders();
-        const coming = answerOf(upstream);
+        const coming = responseOf(upstream);
         // A rejection is handled by the race here, or where the answer is awaited below.
         coming.catch(() => {});
         await Promise.race([once(upstream, 'continue'), coming]);
@@ -137,30 +143,52 @@ export class BlobProxy {
     const method = incoming.method === 'HEAD' ? 'HEAD' : 'GET';
     const headers = copy(incoming, readHeaders);
     let upstream: ClientRequest | undefined;
+    const use = (request: ClientRequest): ClientRequest => {
+      upstream = request;
+      // The client may have disconnected before there was a listener.
+      if (outgoing.destroyed) onGone();
+      return request;
+    };
     const onGone = () => upstream?.destroy(clientDisconnected());
     outgoing.once('close', onGone);
+    const ask = (asked: ProxyHeaders) =>
+      this.askForBytes(outgoing, (peer) => use(this.open(peer, method, asked, permit, call, endpointTimedOut)));
     try {
       transfer.onCancel(() => outgoing.destroy());
-      // Until an answer begins, the request can be sent to another endpoint.
-      const response = await this.ask((peer) => {
-        if (outgoing.destroyed) throw clientDisconnected();
-        upstream = this.open(peer, method, headers, permit, call, endpointTimedOut);
-        upstream.end();
-        return answerOf(upstream);
-      });
-      if (response.statusCode! >= 400) {
-        const { 'content-range': contentRange } = response.headers;
-        if (contentRange !== undefined) outgoing.setHeader('Content-Range', contentRange);
-        throw errorIn(response, await readAll(response));
-      }
-      outgoing.writeHead(response.statusCode!, copy(response, answerHeaders));
-      await flow(response, outgoing, transfer);
+      const isDirect = method === 'GET' && this.storeReads.mayTry();
+      let response = await ask(isDirect ? { ...headers, [directReadHeader]: '1' } : headers);
+      const stored = storedBytesOf(response);
+      const bytes = stored && (await this.storeReads.open(stored, call.trace, use));
+      if (stored && !bytes) response = await ask(headers);
+      const answered = copy(response, answerHeaders);
+      if (bytes) answered['content-length'] = String(stored.lengthBytes);
+      outgoing.writeHead(response.statusCode!, answered);
+      const etag = response.headers.etag;
+      const restAfter = bytes && ((movedBytes: number) => ask(restOf(stored, etag, movedBytes)));
+      await flow(bytes ?? response, outgoing, transfer, restAfter);
     } catch (error) {
       throw toServiceError(error);
     } finally {
       outgoing.off('close', onGone);
       upstream?.destroy();
     }
+  }
+
+  /** A response with bytes, or one that says that there are none to send. Throws the error of the service. */
+  private async askForBytes(
+    outgoing: ServerResponse,
+    open: (peer: Endpoint) => ClientRequest,
+  ): Promise<IncomingMessage> {
+    // Until a response begins, the request can be sent to another endpoint.
+    const response = await this.ask((peer) => {
+      const upstream = open(peer);
+      upstream.end();
+      return responseOf(upstream);
+    });
+    if (response.statusCode! < 400) return response;
+    const { 'content-range': contentRange } = response.headers;
+    if (contentRange !== undefined && !outgoing.headersSent) outgoing.setHeader('Content-Range', contentRange);
+    throw errorIn(response, await readAll(response));
   }
 
   /**
@@ -202,19 +230,15 @@ export class BlobProxy {
         [permitHeader]: credentials.permit({ ...permit, expiresAtMs: Date.now() + permitLifetimeMs }),
       },
     });
-    upstream.once('socket', (socket) => limitConnecting(upstream, socket));
-    upstream.setTimeout(idleTimeoutMs, () => upstream.destroy(onSilent()));
-    // Errors are handled where the answer is awaited; later ones are ignored.
-    upstream.on('error', () => {});
+    limitSilence(upstream, idleTimeoutMs, onSilent);
     return upstream;
   }
 }
 
-function limitConnecting(upstream: ClientRequest, socket: Socket): void {
-  if (!socket.connecting) return;
-  const timer = setTimeout(() => upstream.destroy(new Error('the connection took too long')), connectTimeoutMs);
-  const end = () => clearTimeout(timer);
-  socket.once('connect', end).once('close', end);
+/** Asks for what follows the first `movedBytes`, of the same bytes. */
+function restOf({ lengthBytes, range }: StoredBytes, etag: string | undefined, movedBytes: number): ProxyHeaders {
+  const { first, last } = range ?? { first: 0, last: lengthBytes - 1 };
+  return { range: `bytes=${first + movedBytes}-${last}`, ...(etag !== undefined && { 'if-match': etag }) };
 }
 
 function copy(from: IncomingMessage, names: readonly string[]): ProxyHeaders {
@@ -237,13 +261,6 @@ function asciiJson(text: string): string {
       ? match.replace(/[\u0080-\uffff]/, '?')
       : `\\u${match.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
-}
-
-function answerOf(upstream: ClientRequest): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    upstream.once('response', resolve).once('error', reject);
-    upstream.once('close', () => reject(new Error('the connection was closed before the answer')));
-  });
 }
 
 function readAll(response: IncomingMessage): Promise<Buffer> {

@@ -40,7 +40,7 @@ export interface Launcher {
 export const startLauncher = {
   command: 'npm start',
   schema: localConfig,
-  decides: (name: string) => decidedByBoth.test(name) || name === 'BUS' || name === 'BLOBS_PRESIGNED',
+  decides: (name: string) => decidedByBoth.test(name) || /^(BUS|BLOBS_PRESIGNED|BLOBS_DIRECT_READS)$/.test(name),
 } satisfies Launcher;
 
 export const stackLauncher = {

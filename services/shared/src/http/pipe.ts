@@ -104,21 +104,43 @@ export function pump(source: Readable, sink: Writable, observer?: PumpObserver):
 /**
  * Passes on the body of an answer whose head is known, and resolves when that has ended one way or the other. What goes
  * wrong can only end the connection; when that ends first, the source is destroyed.
+ *
+ * `restAfter` opens what follows the bytes that were passed on, where the source breaks off; it is called once.
  */
-export function flow(source: Readable, response: ServerResponse, observer?: PumpObserver): Promise<void> {
-  return new Promise((resolve) => {
-    let stop = () => {};
-    const ended = () => {
-      stop();
-      if (!source.readableEnded) source.destroy();
-      resolve();
-    };
-    response.once('close', ended).once('finish', ended);
-    source.once('error', () => response.destroy());
-    source.once('close', () => {
-      if (!source.readableEnded) response.destroy();
+export function flow(
+  first: Readable,
+  response: ServerResponse,
+  observer?: PumpObserver,
+  restAfter?: (movedBytes: number) => Promise<Readable>,
+): Promise<void> {
+  let movedBytes = 0;
+  const passOn = (source: Readable): Promise<void> =>
+    new Promise((resolve) => {
+      const stop = pump(source, response, observer);
+      const count = (chunk: Buffer) => {
+        movedBytes += chunk.length;
+      };
+      source.on('data', count);
+      const ended = () => {
+        stop();
+        source.off('data', count);
+        response.off('close', ended).off('finish', ended);
+        if (!source.readableEnded) source.destroy();
+        resolve();
+      };
+      response.once('close', ended).once('finish', ended);
+      // A source closes after its errors too.
+      source.on('error', () => {});
+      source.once('close', () => {
+        if (!source.readableEnded) ended();
+      });
+      if (response.destroyed || source.destroyed) ended();
     });
-    stop = pump(source, response, observer);
-    if (response.destroyed) ended();
-  });
+  const passOnAll = async (): Promise<void> => {
+    await passOn(first);
+    if (first.readableEnded || response.destroyed) return;
+    if (restAfter) await passOn(await restAfter(movedBytes));
+    if (!response.writableEnded) response.destroy();
+  };
+  return passOnAll().catch(() => void response.destroy());
 }

@@ -4,6 +4,14 @@ import { createHmac, timingSafeEqual, type KeyObject } from 'node:crypto';
 export const permitHeader = 'x-granary-grant';
 /** `<code> <reason>` of an error, in addition to its JSON: an answer to HEAD has no body. */
 export const permitErrorHeader = 'x-granary-error';
+/** A gateway sends it with `1` when it can read the bytes of a blob from the object store itself. */
+export const directReadHeader = 'x-granary-direct-read';
+/**
+ * The URL from which the gateway is to read the bytes. The response has the status and the headers of a download and no
+ * body; `storeLengthHeader` has the `Content-Length` that the client gets.
+ */
+export const storeUrlHeader = 'x-granary-store-url';
+export const storeLengthHeader = 'x-granary-store-length';
 
 /** An upload that the gateway has authorized. The blobs service accepts exactly this one. */
 export interface UploadPermit {

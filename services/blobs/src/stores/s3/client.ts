@@ -229,13 +229,17 @@ export class S3Bucket {
     }
   }
 
-  /** A URL that gives read access to the object until it expires. Makes no request. */
-  presign(key: string, lifetimeS: number, headers: PresignedHeaders): Promise<string> {
-    return this.client.presignedGetObject(this.name, key, lifetimeS, {
+  /**
+   * A URL that gives read access to the object until it expires. Makes no request. `headers`: what the store answers
+   * with, in place of its own.
+   */
+  presign(key: string, lifetimeS: number, headers?: PresignedHeaders): Promise<string> {
+    const answered = headers && {
       'response-content-type': headers.contentType,
       'response-content-disposition': headers.contentDisposition,
       'response-cache-control': headers.cacheControl,
-    });
+    };
+    return this.client.presignedGetObject(this.name, key, lifetimeS, answered);
   }
 
   close(): void {

@@ -11,8 +11,10 @@ export interface S3StoreOptions extends S3Options {
   prefix: string;
   /** Identifies the database that owns the objects. A bucket and prefix of another owner is refused. */
   owner: string;
-  /** The endpoint in presigned URLs; without it there are none. */
+  /** The endpoint in presigned URLs for clients; without it there are none. */
   publicEndpoint?: string;
+  /** Whether the gateway reads from the store by URLs of `endpoint`. */
+  hasDirectReads?: boolean;
   partBytes?: number;
   /** Bounds the memory of all uploads together. */
   uploadBytesMax?: number;
@@ -24,6 +26,8 @@ const defaultPartBytes = 8 * 1024 * 1024;
 const defaultUploadBytesMax = 256 * 1024 * 1024;
 const bufferTimeoutMs = 10_000;
 const presignedLifetimeS = 300;
+/** The gateway opens the URL at once; the clocks of the store and of this process may differ. */
+const readUrlLifetimeS = 30;
 
 /**
  * An object store in a bucket of S3, MinIO or a compatible service, shared by any number of processes. Below the
@@ -76,6 +80,7 @@ export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore>
       return orphans + uploads;
     },
     ...(reader && { presign: (key, headers) => reader.presign(pathOf(key), presignedLifetimeS, headers) }),
+    ...(options.hasDirectReads && { readUrl: (key: string) => bucket.presign(pathOf(key), readUrlLifetimeS) }),
     close: () => bucket.close(),
   };
 }

@@ -1,0 +1,117 @@
+import { request, type Agent, type ClientRequest, type IncomingMessage } from 'node:http';
+import { Agent as TlsAgent, request as requestOverTls } from 'node:https';
+import { ReadingAgent } from '@granary/shared/http/buffered-agent';
+import { ServiceError } from '@granary/shared/errors';
+import type { Logger } from '@granary/shared/logger';
+import { traced, type SpanStart } from '@granary/shared/telemetry/trace';
+import { storeLengthHeader, storeUrlHeader } from '@granary/shared/trust/transfer-permit';
+import { limitSilence, responseOf } from './client-request';
+
+/** Where the bytes of a download are in the object store. Offsets are inclusive. */
+export interface StoredBytes {
+  /** Gives read access by itself, so it belongs in no log. */
+  url: string;
+  lengthBytes: number;
+  /** Present where a part of the blob is to be read. */
+  range?: { first: number; last: number };
+}
+
+export interface StoreReadsOptions {
+  log: Logger;
+  /** A read without progress for this long has failed. */
+  idleTimeoutMs: number;
+}
+
+/** How long reads go through the blobs service after the store could not be reached; then one read tries again. */
+const pauseMs = 30_000;
+const idleConnectionMs = 30_000;
+const connectionsMax = 1_024;
+/** As the blobs service names it where it reads. */
+const span: SpanStart = { service: 'gateway', name: 'object read', kind: 'client' };
+
+/** The place that the blobs service names in its response to a download; undefined where it sends the bytes itself. */
+export function storedBytesOf({ headers }: IncomingMessage): StoredBytes | undefined {
+  const { [storeUrlHeader]: url, [storeLengthHeader]: length, 'content-range': contentRange } = headers;
+  if (typeof url !== 'string') return undefined;
+  const lengthBytes = Number(length);
+  const part = /^bytes (\d+)-(\d+)\//.exec(contentRange ?? '');
+  return part ? { url, lengthBytes, range: { first: Number(part[1]), last: Number(part[2]) } } : { url, lengthBytes };
+}
+
+/** Reads the bytes of blobs from the object store, by URLs that the blobs service signs. */
+export class StoreReads {
+  private readonly agents: Record<string, Agent>;
+  private hasFailed = false;
+  private triesAtMs = 0;
+
+  constructor(private readonly options: StoreReadsOptions) {
+    const pooled = { keepAlive: true, maxSockets: connectionsMax, timeout: idleConnectionMs };
+    this.agents = { 'http:': new ReadingAgent(pooled), 'https:': new TlsAgent(pooled) };
+  }
+
+  close(): void {
+    for (const agent of Object.values(this.agents)) agent.destroy();
+  }
+
+  /** Whether to read from the store: yes, unless it failed lately. After a pause it says so to one caller only. */
+  mayTry(): boolean {
+    if (!this.hasFailed) return true;
+    if (performance.now() < this.triesAtMs) return false;
+    this.triesAtMs = performance.now() + pauseMs;
+    return true;
+  }
+
+  /**
+   * The response of the store with exactly these bytes. Undefined where the store does not send them: then they are to
+   * be read through the blobs service. `onRequest` gets the request, to destroy it when nobody waits for it.
+   */
+  async open(
+    stored: StoredBytes,
+    trace: string | undefined,
+    onRequest: (request: ClientRequest) => void,
+  ): Promise<IncomingMessage | undefined> {
+    const sent = this.send(stored);
+    onRequest(sent);
+    try {
+      const response = await traced(span, trace, () => responseOf(sent));
+      if (isExactly(response, stored)) {
+        this.hasFailed = false;
+        return response;
+      }
+      response.destroy();
+      // An object that is gone says nothing about the store: its blob was removed, or shares another object now.
+      if (response.statusCode !== 404) this.pause(`it answers ${response.statusCode}`);
+    } catch (error) {
+      // The caller destroyed it.
+      if (error instanceof ServiceError) throw error;
+      // A store closes idle connections, and may do so while a request is on its way.
+      if (!sent.reusedSocket) this.pause((error as Error).message);
+    }
+    return undefined;
+  }
+
+  private send({ url, range }: StoredBytes): ClientRequest {
+    const target = new URL(url);
+    const headers = range && { range: `bytes=${range.first}-${range.last}` };
+    const send = target.protocol === 'https:' ? requestOverTls : request;
+    const sent = send(target, { agent: this.agents[target.protocol], headers });
+    limitSilence(sent, this.options.idleTimeoutMs, () => new Error('it does not answer'));
+    sent.end();
+    return sent;
+  }
+
+  private pause(why: string): void {
+    this.triesAtMs = performance.now() + pauseMs;
+    if (!this.hasFailed) {
+      this.options.log.warn({ why }, 'the gateway cannot read from the object store; downloads go through blobs');
+    }
+    this.hasFailed = true;
+  }
+}
+
+/** Whether the store sends these bytes and no others: a wrong length would end the client's response early or never. */
+function isExactly({ statusCode, headers }: IncomingMessage, { lengthBytes, range }: StoredBytes): boolean {
+  if (headers['content-length'] !== String(lengthBytes)) return false;
+  if (!range) return statusCode === 200;
+  return statusCode === 206 && headers['content-range']?.startsWith(`bytes ${range.first}-${range.last}/`) === true;
+}
