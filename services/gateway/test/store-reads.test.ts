@@ -28,8 +28,11 @@ async function listen(server: Server): Promise<string> {
   return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-async function serve(listener: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
-  const server = createServer(listener);
+async function serve(
+  listener: (request: IncomingMessage, response: ServerResponse) => void,
+  onConnection = () => {},
+): Promise<string> {
+  const server = createServer(listener).on('connection', onConnection);
   const address = await listen(server);
   stops.push(
     () => server.close(),
@@ -64,11 +67,12 @@ const breakOff: StoreAnswer = (request, response) => {
 
 /** A blobs service that gives the URL of a store, a store that answers as `answer` says, and a gateway's proxy. */
 async function start(answer: StoreAnswer) {
-  const state = { answer, storeReads: 0, blobsReads: [] as Array<string | undefined>, isGone: false };
+  const state = { answer, storeReads: 0, blobsReads: [] as Array<string | undefined>, isGone: false, connections: 0 };
+  const onConnection = () => void state.connections++;
   const store = await serve((request, response) => {
     state.storeReads++;
     state.answer(request, response);
-  });
+  }, onConnection);
   const blobs = await serve((request, response) => {
     const { range, 'if-match': ifMatch } = request.headers;
     const { status, headers, body } = headOf(range);
@@ -82,7 +86,7 @@ async function start(answer: StoreAnswer) {
       state.blobsReads.push(ifMatch === undefined ? range : `${range} of ${ifMatch}`);
       response.writeHead(status, { ...headers, etag }).end(body);
     }
-  });
+  }, onConnection);
   const credentials = { permit: () => 'a permit', tls: undefined };
   const log = createLogger('test', 'silent');
   const warnings = jest.spyOn(log, 'warn');
@@ -117,6 +121,12 @@ test.each([undefined, 'bytes=5-9', 'bytes=299999-'])('the bytes of %s come from 
   expect(headers).toMatchObject({ ...expected.headers, etag });
   expect(Object.keys(headers).filter((name) => name.startsWith('x-granary'))).toEqual([]);
   expect([state.storeReads, state.blobsReads]).toEqual([1, []]);
+});
+
+test('reads one after the other use one connection to the blobs service and one to the store', async () => {
+  const { state, read } = await start(sendBytes);
+  for (let count = 0; count < 5; count++) expect((await read()).status).toBe(200);
+  expect([state.storeReads, state.connections]).toEqual([5, 2]);
 });
 
 test.each([

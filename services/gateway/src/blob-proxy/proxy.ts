@@ -158,6 +158,8 @@ export class BlobProxy {
       const isDirect = method === 'GET' && this.storeReads.mayTry();
       let response = await ask(isDirect ? { ...headers, [directReadHeader]: '1' } : headers);
       const stored = storedBytesOf(response);
+      // It has no body then, and its connection is free for another request once that is read.
+      if (stored) response.resume();
       const bytes = stored && (await this.storeReads.open(stored, call.trace, use));
       if (stored && !bytes) response = await ask(headers);
       const answered = copy(response, answerHeaders);
