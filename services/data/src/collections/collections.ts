@@ -114,13 +114,16 @@ export function getCollection(
 
 /** The collection as it is for `db`, which may be in a transaction. */
 async function collectionNow(db: Queryable, appId: string, name: string): Promise<Collection> {
-  const app = await findApp(db, appId);
   const collection = await row<CollectionRow>(
     db,
-    sql`select ${collectionColumns} from collection where app_number = ${app.number} and name = ${name} and deleted_at is null`,
+    sql`select ${collectionColumns} from collection
+      where app_number = (select number from application where app_id = ${appId} and deleted_at is null)
+        and name = ${name} and deleted_at is null`,
   );
-  if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-  return toCollection(appId, collection);
+  if (collection) return toCollection(appId, collection);
+  // Throws where it is the app that is missing.
+  await findApp(db, appId);
+  throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
 }
 
 /** A page of the collections of an app, by name. Throws INVALID_CURSOR. */
