@@ -105,11 +105,8 @@ function toCollection(appId: string, collection: CollectionRow): Collection {
 const readsCollection = (name: string): Sql => sql`(source_collection = ${name} or ${name} = any(joined_collections))`;
 
 /** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
-export function getCollection(
-  { pool }: PoolContext,
-  { appId, collection: name }: CollectionRequest,
-): Promise<Collection> {
-  return collectionNow(pool, appId, name);
+export function getCollection({ pool }: PoolContext, { appId, collection }: CollectionRequest): Promise<Collection> {
+  return collectionNow(pool, appId, collection);
 }
 
 /** The collection as it is for `db`, which may be in a transaction. */
