@@ -74,7 +74,9 @@ export const blobsConfig = commonConfig
     ...blobSettings,
     TRANSFERS_MAX: whole(1, 100_000)
       .default(512)
-      .describe('Concurrent uploads, and as many downloads that pass through `blobs`. One app gets at most 75 % of them.'),
+      .describe(
+        'Concurrent uploads, and as many downloads that pass through `blobs`. One app gets at most 75 % of them.',
+      ),
     UPLOAD_BUFFER_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3)
       .default(256 * 1024 ** 2)
       .describe(
