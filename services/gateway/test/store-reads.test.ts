@@ -67,7 +67,14 @@ const breakOff: StoreAnswer = (request, response) => {
 
 /** A blobs service that gives the URL of a store, a store that answers as `answer` says, and a gateway's proxy. */
 async function start(answer: StoreAnswer) {
-  const state = { answer, storeReads: 0, blobsReads: [] as Array<string | undefined>, isGone: false, connections: 0 };
+  const state = {
+    answer,
+    storeReads: 0,
+    blobsReads: [] as Array<string | undefined>,
+    isGone: false,
+    restStatus: 206,
+    connections: 0,
+  };
   const onConnection = () => void state.connections++;
   const store = await serve((request, response) => {
     state.storeReads++;
@@ -84,7 +91,7 @@ async function start(answer: StoreAnswer) {
       response.writeHead(status, { ...headers, ...place, etag, 'content-length': 0 }).end();
     } else {
       state.blobsReads.push(ifMatch === undefined ? range : `${range} of ${ifMatch}`);
-      response.writeHead(status, { ...headers, etag }).end(body);
+      response.writeHead(ifMatch === undefined ? status : state.restStatus, { ...headers, etag }).end(body);
     }
   }, onConnection);
   const credentials = { permit: () => 'a permit', tls: undefined };
@@ -138,6 +145,20 @@ test.each([
   const { status, body } = await read(range);
   expect([status, body.equals(expected.body)]).toEqual([expected.status, true]);
   expect(state.blobsReads).toEqual([rest]);
+});
+
+test('a rest that is answered with something else ends the connection', async () => {
+  const { state, read } = await start(breakOff);
+  state.restStatus = 307;
+  await expect(read()).rejects.toThrow('aborted');
+});
+
+test('a store that takes requests and does not respond delays one read by seconds, on an idle connection too', async () => {
+  const { state, read } = await start(sendBytes);
+  await read();
+  state.answer = () => {};
+  for (let count = 1; count <= 2; count++) expect((await read()).body.equals(bytes)).toBe(true);
+  expect([state.storeReads, state.blobsReads.length]).toEqual([2, 2]);
 });
 
 test('a body whose rest cannot be read either ends the connection, and is never short', async () => {

@@ -165,9 +165,14 @@ export class BlobProxy {
       const answered = copy(response, answerHeaders);
       if (bytes) answered['content-length'] = String(stored.lengthBytes);
       outgoing.writeHead(response.statusCode!, answered);
-      const etag = response.headers.etag;
-      const restAfter = bytes && ((movedBytes: number) => ask(restOf(stored, etag, movedBytes)));
-      await flow(bytes ?? response, outgoing, transfer, restAfter);
+      const etag = response.headers.etag!;
+      const restAfter = async (movedBytes: number): Promise<IncomingMessage> => {
+        const rest = await ask(restOf(stored!, etag, movedBytes));
+        // Anything else is not the rest, and the client must not take it for the end.
+        if (rest.statusCode === 206) return rest;
+        throw new Error(`the blobs service answered a range with ${rest.statusCode}`);
+      };
+      await flow(bytes ?? response, outgoing, transfer, bytes && restAfter);
     } catch (error) {
       throw toServiceError(error);
     } finally {
@@ -238,9 +243,9 @@ export class BlobProxy {
 }
 
 /** Asks for what follows the first `movedBytes`, of the same bytes. */
-function restOf({ lengthBytes, range }: StoredBytes, etag: string | undefined, movedBytes: number): ProxyHeaders {
+function restOf({ lengthBytes, range }: StoredBytes, etag: string, movedBytes: number): ProxyHeaders {
   const { first, last } = range ?? { first: 0, last: lengthBytes - 1 };
-  return { range: `bytes=${first + movedBytes}-${last}`, ...(etag !== undefined && { 'if-match': etag }) };
+  return { range: `bytes=${first + movedBytes}-${last}`, 'if-match': etag };
 }
 
 function copy(from: IncomingMessage, names: readonly string[]): ProxyHeaders {

@@ -24,6 +24,8 @@ export interface StoreReadsOptions {
 
 /** How long reads go through the blobs service after the store could not be reached; then one read tries again. */
 const pauseMs = 30_000;
+/** A store that has not responded by then is given up for this read, which blobs has still time to answer. */
+const responseTimeoutMs = 5_000;
 const idleConnectionMs = 30_000;
 const connectionsMax = 1_024;
 /** As the blobs service names it where it reads. */
@@ -76,6 +78,7 @@ export class StoreReads {
       const response = await traced(span, trace, () => responseOf(sent));
       if (isExactly(response, stored)) {
         this.hasFailed = false;
+        response.setTimeout(this.options.idleTimeoutMs);
         return response;
       }
       response.destroy();
@@ -84,8 +87,9 @@ export class StoreReads {
     } catch (error) {
       // The caller destroyed it.
       if (error instanceof ServiceError) throw error;
+      const { code, message } = error as NodeJS.ErrnoException;
       // A store closes idle connections, and may do so while a request is on its way.
-      if (!sent.reusedSocket) this.pause((error as Error).message);
+      if (!sent.reusedSocket || (code !== 'ECONNRESET' && code !== 'EPIPE')) this.pause(message);
     }
     return undefined;
   }
@@ -95,7 +99,7 @@ export class StoreReads {
     const headers = range && { range: `bytes=${range.first}-${range.last}` };
     const send = target.protocol === 'https:' ? requestOverTls : request;
     const sent = send(target, { agent: this.agents[target.protocol], headers });
-    limitSilence(sent, this.options.idleTimeoutMs, () => new Error('it does not answer'));
+    limitSilence(sent, responseTimeoutMs, () => new Error('it does not answer'));
     sent.end();
     return sent;
   }
