@@ -72,8 +72,8 @@ describeWith(describe, 'helm')('the network policies', () => {
     const kafka = { enabled: true, brokers: ['a:9092', 'b:9094'] };
     const objectStorage = { endpoint: 'http://minio:9000' };
     const rendered = await render(minimalValues, { kafka, objectStorage });
-    const reaches = (port: number, of = rendered) =>
-      ofKind(of, 'NetworkPolicy')
+    const reaches = (port: number, chart = rendered) =>
+      ofKind(chart, 'NetworkPolicy')
         .filter(({ spec }) =>
           ((spec as unknown as Policy).egress ?? []).some(({ ports }) => ports.some((one) => one.port === port)),
         )

@@ -53,7 +53,7 @@ function headOf(range: string | undefined): { status: number; headers: Record<st
 
 type StoreAnswer = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** The store, correct: it sends the bytes, or the range of them. */
+/** Sends the bytes, or the range of them, as a store does. */
 const sendBytes: StoreAnswer = (request, response) => {
   const { status, headers, body } = headOf(request.headers.range);
   response.writeHead(status, headers).end(body);

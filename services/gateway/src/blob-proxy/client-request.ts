@@ -1,6 +1,9 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 
+/** The options of agents whose connections are kept, for less time than a listener of the blobs service keeps them. */
+export const pooledConnections = { keepAlive: true, maxSockets: 1_024, timeout: 30_000 };
+
 /** A network may drop what is sent to a copy that is gone, so that a connection to it is never refused. */
 const connectTimeoutMs = 2_000;
 

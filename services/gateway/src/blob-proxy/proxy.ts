@@ -18,7 +18,7 @@ import { asOurFault } from '@granary/shared/trust/guard';
 import type { CallCredentials } from '@granary/shared/trust/trust';
 import { stalledUpload, type Download, type Upload } from '../admission/transfers';
 import { clientDisconnected } from '../http/body';
-import { limitSilence, responseOf } from './client-request';
+import { limitSilence, pooledConnections, responseOf } from './client-request';
 import { EndpointResolver, type Endpoint } from './endpoint-resolver';
 import { RenewingAgent } from './renewing-agent';
 import { StoreReads, storedBytesOf, type StoredBytes } from './store-reads';
@@ -35,9 +35,6 @@ export interface BlobProxyOptions {
 
 /** A permit only has to live until the transfer starts. */
 const permitLifetimeMs = 30_000;
-/** Shorter than the listener keeps an idle connection. */
-const idleConnectionMs = 30_000;
-const connectionsMax = 1_024;
 const answerMaxBytes = 64 * 1024;
 
 const uploadHeaders = ['content-type', 'content-length', 'content-encoding'] as const;
@@ -71,8 +68,7 @@ export class BlobProxy {
 
   constructor(private readonly options: BlobProxyOptions) {
     const { tls } = options.credentials;
-    const pooled = { keepAlive: true, maxSockets: connectionsMax, timeout: idleConnectionMs };
-    this.agent = tls ? new RenewingAgent(pooled, tls) : new ReadingAgent(pooled);
+    this.agent = tls ? new RenewingAgent(pooledConnections, tls) : new ReadingAgent(pooledConnections);
     this.peers = new EndpointResolver(options.address);
     this.storeReads = new StoreReads(options);
   }
@@ -151,23 +147,25 @@ export class BlobProxy {
     };
     const onGone = () => upstream?.destroy(clientDisconnected());
     outgoing.once('close', onGone);
-    const ask = (asked: ProxyHeaders) =>
-      this.askForBytes(outgoing, (peer) => use(this.open(peer, method, asked, permit, call, endpointTimedOut)));
+    const ask = (requestHeaders: ProxyHeaders) =>
+      this.askForBytes(outgoing, (peer) =>
+        use(this.open(peer, method, requestHeaders, permit, call, endpointTimedOut)),
+      );
     try {
       transfer.onCancel(() => outgoing.destroy());
       const isDirect = method === 'GET' && this.storeReads.mayTry();
       let response = await ask(isDirect ? { ...headers, [directReadHeader]: '1' } : headers);
-      const stored = storedBytesOf(response);
+      const storedBytes = storedBytesOf(response);
       // It has no body then, and its connection is free for another request once that is read.
-      if (stored) response.resume();
-      const bytes = stored && (await this.storeReads.open(stored, call.trace, use));
-      if (stored && !bytes) response = await ask(headers);
-      const answered = copy(response, answerHeaders);
-      if (bytes) answered['content-length'] = String(stored.lengthBytes);
-      outgoing.writeHead(response.statusCode!, answered);
+      if (storedBytes) response.resume();
+      const bytes = storedBytes && (await this.storeReads.open(storedBytes, call.trace, use));
+      if (storedBytes && !bytes) response = await ask(headers);
+      const responseHeaders = copy(response, answerHeaders);
+      if (bytes) responseHeaders['content-length'] = String(storedBytes.lengthBytes);
+      outgoing.writeHead(response.statusCode!, responseHeaders);
       const etag = response.headers.etag!;
       const restAfter = async (movedBytes: number): Promise<IncomingMessage> => {
-        const rest = await ask(restOf(stored!, etag, movedBytes));
+        const rest = await ask(restOf(storedBytes!, etag, movedBytes));
         // Anything else is not the rest, and the client must not take it for the end.
         if (rest.statusCode === 206) return rest;
         throw new Error(`the blobs service answered a range with ${rest.statusCode}`);

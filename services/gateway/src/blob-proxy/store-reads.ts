@@ -5,9 +5,9 @@ import { ServiceError } from '@granary/shared/errors';
 import type { Logger } from '@granary/shared/logger';
 import { traced, type SpanStart } from '@granary/shared/telemetry/trace';
 import { storeLengthHeader, storeUrlHeader } from '@granary/shared/trust/transfer-permit';
-import { limitSilence, responseOf } from './client-request';
+import { limitSilence, pooledConnections, responseOf } from './client-request';
 
-/** Where the bytes of a download are in the object store. Offsets are inclusive. */
+/** Names the bytes of a download in the object store. Offsets are inclusive. */
 export interface StoredBytes {
   /** Gives read access by itself, so it belongs in no log. */
   url: string;
@@ -24,11 +24,9 @@ export interface StoreReadsOptions {
 
 /** How long reads go through the blobs service after the store could not be reached; then one read tries again. */
 const pauseMs = 30_000;
-/** A store that has not responded by then is given up for this read, which blobs has still time to answer. */
+/** A store that has not responded by then is given up for this read, which blobs still has time to answer. */
 const responseTimeoutMs = 5_000;
-const idleConnectionMs = 30_000;
-const connectionsMax = 1_024;
-/** As the blobs service names it where it reads. */
+/** The blobs service names its own reads so, too. */
 const span: SpanStart = { service: 'gateway', name: 'object read', kind: 'client' };
 
 /** The place that the blobs service names in its response to a download; undefined where it sends the bytes itself. */
@@ -43,12 +41,11 @@ export function storedBytesOf({ headers }: IncomingMessage): StoredBytes | undef
 /** Reads the bytes of blobs from the object store, by URLs that the blobs service signs. */
 export class StoreReads {
   private readonly agents: Record<string, Agent>;
-  private hasFailed = false;
-  private triesAtMs = 0;
+  /** The end of the pause; undefined since a read has succeeded. */
+  private pausedUntilMs: number | undefined;
 
   constructor(private readonly options: StoreReadsOptions) {
-    const pooled = { keepAlive: true, maxSockets: connectionsMax, timeout: idleConnectionMs };
-    this.agents = { 'http:': new ReadingAgent(pooled), 'https:': new TlsAgent(pooled) };
+    this.agents = { 'http:': new ReadingAgent(pooledConnections), 'https:': new TlsAgent(pooledConnections) };
   }
 
   close(): void {
@@ -57,9 +54,10 @@ export class StoreReads {
 
   /** Whether to read from the store: yes, unless it failed lately. After a pause it says so to one caller only. */
   mayTry(): boolean {
-    if (!this.hasFailed) return true;
-    if (performance.now() < this.triesAtMs) return false;
-    this.triesAtMs = performance.now() + pauseMs;
+    if (this.pausedUntilMs === undefined) return true;
+    const nowMs = performance.now();
+    if (nowMs < this.pausedUntilMs) return false;
+    this.pausedUntilMs = nowMs + pauseMs;
     return true;
   }
 
@@ -68,16 +66,16 @@ export class StoreReads {
    * be read through the blobs service. `onRequest` gets the request, to destroy it when nobody waits for it.
    */
   async open(
-    stored: StoredBytes,
+    storedBytes: StoredBytes,
     trace: string | undefined,
     onRequest: (request: ClientRequest) => void,
   ): Promise<IncomingMessage | undefined> {
-    const sent = this.send(stored);
-    onRequest(sent);
+    const storeRequest = this.send(storedBytes);
+    onRequest(storeRequest);
     try {
-      const response = await traced(span, trace, () => responseOf(sent));
-      if (isExactly(response, stored)) {
-        this.hasFailed = false;
+      const response = await traced(span, trace, () => responseOf(storeRequest));
+      if (isExactly(response, storedBytes)) {
+        this.pausedUntilMs = undefined;
         response.setTimeout(this.options.idleTimeoutMs);
         return response;
       }
@@ -89,7 +87,7 @@ export class StoreReads {
       if (error instanceof ServiceError) throw error;
       const { code, message } = error as NodeJS.ErrnoException;
       // A store closes idle connections, and may do so while a request is on its way.
-      if (!sent.reusedSocket || (code !== 'ECONNRESET' && code !== 'EPIPE')) this.pause(message);
+      if (!storeRequest.reusedSocket || (code !== 'ECONNRESET' && code !== 'EPIPE')) this.pause(message);
     }
     return undefined;
   }
@@ -98,18 +96,17 @@ export class StoreReads {
     const target = new URL(url);
     const headers = range && { range: `bytes=${range.first}-${range.last}` };
     const send = target.protocol === 'https:' ? requestOverTls : request;
-    const sent = send(target, { agent: this.agents[target.protocol], headers });
-    limitSilence(sent, responseTimeoutMs, () => new Error('it does not answer'));
-    sent.end();
-    return sent;
+    const storeRequest = send(target, { agent: this.agents[target.protocol], headers });
+    limitSilence(storeRequest, responseTimeoutMs, () => new Error('it does not answer'));
+    storeRequest.end();
+    return storeRequest;
   }
 
   private pause(why: string): void {
-    this.triesAtMs = performance.now() + pauseMs;
-    if (!this.hasFailed) {
+    if (this.pausedUntilMs === undefined) {
       this.options.log.warn({ why }, 'the gateway cannot read from the object store; downloads go through blobs');
     }
-    this.hasFailed = true;
+    this.pausedUntilMs = performance.now() + pauseMs;
   }
 }
 

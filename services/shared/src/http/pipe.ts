@@ -114,16 +114,12 @@ export function flow(
   restAfter?: (movedBytes: number) => Promise<Readable>,
 ): Promise<void> {
   let movedBytes = 0;
+  if (restAfter) first.on('data', (chunk: Buffer) => (movedBytes += chunk.length));
   const passOn = (source: Readable): Promise<void> =>
     new Promise((resolve) => {
       const stop = pump(source, response, observer);
-      const count = (chunk: Buffer) => {
-        movedBytes += chunk.length;
-      };
-      source.on('data', count);
       const ended = () => {
         stop();
-        source.off('data', count);
         response.off('close', ended).off('finish', ended);
         if (!source.readableEnded) source.destroy();
         resolve();

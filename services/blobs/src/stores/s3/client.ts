@@ -230,16 +230,16 @@ export class S3Bucket {
   }
 
   /**
-   * A URL that gives read access to the object until it expires. Makes no request. `headers`: what the store answers
-   * with, in place of its own.
+   * A URL that gives read access to the object until it expires. Makes no request. `headers` are sent by the store in
+   * place of its own.
    */
   presign(key: string, lifetimeS: number, headers?: PresignedHeaders): Promise<string> {
-    const answered = headers && {
+    const parameters = headers && {
       'response-content-type': headers.contentType,
       'response-content-disposition': headers.contentDisposition,
       'response-cache-control': headers.cacheControl,
     };
-    return this.client.presignedGetObject(this.name, key, lifetimeS, answered);
+    return this.client.presignedGetObject(this.name, key, lifetimeS, parameters);
   }
 
   close(): void {
