@@ -1,7 +1,7 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Call, Handlers } from '@granary/shared/rpc/types';
 import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
-import { createKey, listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
+import { createKey, findValidKeys, listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
 import { useSignature } from './apps/used-signatures';
 import {
   createApplication,
@@ -48,6 +48,8 @@ import { changeView } from './views/change-view';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
 import type { EncryptionSettings } from './collections/encryption';
 import type { QueriesNeeding } from './collections/index-needs';
+import { createFeedToken, openFeedToken } from './feed/feed-tokens';
+import { readChanges, type FeedContext } from './feed/read-changes';
 import { runQuery } from './reads/run-query';
 import { readView } from './reads/read-view';
 import { commitProof } from './reads/commit-proof';
@@ -56,10 +58,9 @@ import { listCommits } from './reads/list-commits';
 import { explainQuery } from './reads/explain-query';
 import { listDocuments } from './reads/list-documents';
 import { optimizeCollection } from './reads/optimize-collection';
-import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
 
-export interface HandlerContext extends SkillsContext, ReadContext, DatasetContext, EncryptionSettings {
+export interface HandlerContext extends SkillsContext, FeedContext, DatasetContext, EncryptionSettings {
   /** Keeps derived rows right when documents are erased. */
   derived: DerivedRemovals;
   queries: QueryLookup;
@@ -95,6 +96,7 @@ function waysOf(context: HandlerContext) {
       } finally {
         context.readers.forget(request.appId);
         context.queries.forget(request.appId);
+        context.headSignals.mark(request.appId);
         context.wakeWorker();
       }
     };
@@ -161,6 +163,10 @@ function storedHandlers({ plainly, changingCatalog, needingSpace, writing, asJso
     eraseDocument: changingCatalog(eraseDocument),
     batch: writing(runBatch),
     listCommits: plainly(listCommits),
+    readChanges: plainly(readChanges),
+    createFeedToken: plainly(createFeedToken),
+    openFeedToken: plainly(openFeedToken),
+    findValidKeys: plainly(findValidKeys),
     commitProof: asJson(commitProof),
     getCommit: plainly(getCommit),
     closeWrite: plainly(closeWrite),

@@ -26,6 +26,7 @@ import { BulkThrottle } from './commit/bulk-throttle';
 import { WriteMemory } from './commit/write-memory';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
+import { HeadSignals } from './feed/head-signals';
 import { dataHandlers } from './handlers';
 import { CatalogCache, readerCache } from './catalog/cache';
 import { JobWorker } from './jobs/worker';
@@ -94,8 +95,10 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
   const usage = new UsagePublisher(pool, log, notify);
   onStop(() => usage.stop());
   const afterPlan = new AfterPlan(liveViewRows);
-  const committer = createCommitter(config, context, usage, afterPlan);
+  const headSignals = new HeadSignals({ fast, log });
+  const committer = createCommitter(config, context, { usage, afterPlan, headSignals });
   onStop(() => committer.stop());
+  onStop(() => headSignals.stop());
   const worker = new JobWorker({ pool, log }, jobsOf(config, committer), jobConcurrency, storage, notify);
   onStop(() => worker.stop());
   const sweeper = new DatasetTableSweeper({ pool, log });
@@ -113,6 +116,7 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
     sweeper,
     log,
     committer,
+    headSignals,
     derived: afterPlan.removals,
     usage,
     storage,
@@ -174,8 +178,7 @@ const jobsOf = (
 function createCommitter(
   config: DataConfig,
   { pool, log, clock, storage }: Context,
-  usage: UsagePublisher,
-  afterPlan: AfterPlan,
+  { usage, afterPlan, headSignals }: { usage: UsagePublisher; afterPlan: AfterPlan; headSignals: HeadSignals },
 ): Committer {
   return new Committer(
     {
@@ -188,8 +191,9 @@ function createCommitter(
       collections: new CatalogCache(pool),
       afterPlan,
       defaultRead: config.DEFAULT_READ,
-      afterCommit: (changed) => {
+      afterCommit: ({ appId }, changed) => {
         for (const number of changed) usage.touch(number);
+        headSignals.mark(appId);
       },
     },
     storage,

@@ -90,6 +90,23 @@ export const clientLimitSettings = {
     .describe('Concurrent look-ups of apps and keys that are not known to exist.'),
 };
 
+/** The limits of change feeds. */
+export const feedSettings = {
+  FEED_STREAMS: whole(1, 1_000_000)
+    .default(4_096)
+    .describe(
+      'Open [feeds](../feed.md) and waiting pages of changes. Each is a connection, so fewer than `CONNECTIONS`.',
+    ),
+  FEED_STREAMS_PER_APP: whole(1, 1_000_000).default(1_024).describe('Of one app.'),
+  FEED_STREAMS_PER_KEY: whole(1, 1_000_000)
+    .default(256)
+    .describe('By one key; the tokens that it has made count for the app only.'),
+  FEED_STREAMS_PER_CLIENT: whole(1, 1_000_000).default(8).describe('Of one client address without a key.'),
+  FEED_STREAM_AGE_MS: whole(1_000, 86_400_000)
+    .default(1_800_000)
+    .describe('Age at which a feed ends, ± 20 %, and its client connects again.'),
+};
+
 /** The environment of the gateway. An address may be absent only for a service of the same process. */
 export const gatewayConfig = z.object({
   HOST: z.string().min(1).default('127.0.0.1').describe('The address on which it listens.'),
@@ -158,6 +175,7 @@ export const gatewayConfig = z.object({
   DOWNLOAD_GRACE_MS: whole(250, 3_600_000)
     .default(60_000)
     .describe('The period over which the rate of a download is averaged.'),
+  ...feedSettings,
   REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000).describe('Deadline of a request, transfers of blobs apart.'),
   PAYMENT_TIMEOUT_MS: whole(1_000, 600_000)
     .default(60_000)

@@ -39,6 +39,7 @@ import { errorHandler, notFoundHandler } from './pipeline/error-handler';
 import { exportLimitMetrics } from './admission/limit-metrics';
 import { openapiDocument } from './openapi/document';
 import { overloaded } from './errors/problem';
+import { Feeds } from './feed/feeds';
 import type { GatewayContext } from './pipeline/gateway-context';
 import { PendingWrites } from './spending/pending-writes';
 import { routes } from './routes/table';
@@ -103,6 +104,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     leavingMs: leavingMs(config),
     stop: async () => {
       draining = true;
+      context.feeds.stop();
       await delay(config.DRAIN_DELAY_MS);
       await drainHttp(server, config.DRAIN_TIMEOUT_MS);
       context.pendingWrites.stop();
@@ -146,6 +148,7 @@ function createContext(
       refusal: overloaded,
     }),
     transfers: new Transfers(config),
+    feeds: new Feeds(parts.clients.data, config, parts.log),
     fairShares: new FairShareLimiter({
       fairShare: config.APP_CONCURRENCY,
       answerBytes: sharedAnswerBytes,

@@ -9,11 +9,13 @@ import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
 import type { RevokeKeyRequest } from '@granary/shared/gen/granary/data/v1/RevokeKeyRequest';
 import type { RevokeKeyResponse } from '@granary/shared/gen/granary/data/v1/RevokeKeyResponse';
+import type { FindValidKeysRequest } from '@granary/shared/gen/granary/data/v1/FindValidKeysRequest';
+import type { FindValidKeysResponse } from '@granary/shared/gen/granary/data/v1/FindValidKeysResponse';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
 import { message } from '@granary/shared/rpc/types';
 import { newId, newSecret } from '@granary/shared/ids';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { execute, row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, row, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { listPage } from '../listings/listing';
 import { findApp, type App } from '../catalog/app';
@@ -227,4 +229,17 @@ export async function verifyKey({ fast }: FastContext, { hash }: VerifyKeyReques
     permissions: key.permissions,
     payLimits: payLimits(key),
   });
+}
+
+/** Those of some keys that are not revoked, of apps that are not deleted. */
+export async function findValidKeys(
+  { fast }: FastContext,
+  { keyIds }: FindValidKeysRequest,
+): Promise<FindValidKeysResponse> {
+  const keys = await rows<{ key_id: string }>(
+    fast,
+    sql`select k.key_id from app_key k join application a on a.number = k.app_number
+        where k.key_id = any(${keyIds}) and k.revoked_at is null and a.deleted_at is null`,
+  );
+  return { keyIds: keys.map(({ key_id: keyId }) => keyId) };
 }

@@ -1,9 +1,16 @@
 import { byteaArray, int8Array, textArray } from '@granary/shared/postgres/wire/binary';
 import { execute, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
-import { named, sql, type Sql } from '@granary/shared/postgres/sql';
+import { named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { Link } from './hash-chain';
 
 export const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');
+
+/** The bytes of each hash in `hashes`. */
+export const hashBytes = 32;
+
+/** How many documents a row of the table stored, by the length of its hashes where it has them: that is read alone. */
+export const entryCount = (commit: Sql): Sql =>
+  sql`coalesce(octet_length(${commit}.hashes) / ${trusted(String(hashBytes))}, cardinality(${commit}.ids))`;
 
 /** Creates the table of an app's commits: each row is a link of the chain; the first link of a write has its ticket. */
 export async function createCommitsTable(tx: Connection, appNumber: bigint): Promise<void> {

@@ -2,7 +2,7 @@ import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../catalog/collection';
 import { documentsTable, historyTable } from '../catalog/table-names';
-import { collectionAt, commitsTable } from './commit-log';
+import { collectionAt, commitsTable, entryCount } from './commit-log';
 
 /** A commit with what its content hash is made of. */
 export interface CommitRecord {
@@ -21,9 +21,6 @@ export interface CommitRecord {
   hashes: Buffer | null;
   at: Date;
 }
-
-/** The bytes of each hash in `hashes`. */
-export const hashBytes = 32;
 
 /**
  * So many commits from a height on, in order; fewer where those before have `entriesMax` entries together, but one at
@@ -44,8 +41,8 @@ export const readCommits = (
         from (
           select *, coalesce(sum(entries) over (order by height rows between unbounded preceding and 1 preceding), 0) as before
           from (
-            select *, coalesce(octet_length(hashes) / ${hashBytes}, cardinality(ids)) as entries
-            from ${commitsTable(appNumber)} where height >= ${from} order by height limit ${limit}
+            select m.*, ${entryCount(sql`m`)} as entries
+            from ${commitsTable(appNumber)} m where height >= ${from} order by height limit ${limit}
           ) counted
         ) c where before < ${entriesMax} order by height`,
   );

@@ -23,6 +23,7 @@ import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { usageColumns, usageEvent, type UsageRow } from '../usage/event';
 import { priceText, storedPrice } from '../catalog/read-price';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
+import { logErasure } from '../chain/erasure-log';
 import { findApp, type App } from '../catalog/app';
 import { addSchemaIndexes, rekeyIndexes } from '../tables/define-index';
 import { addCollection } from '../tables/create-collection';
@@ -271,7 +272,7 @@ export async function deleteCollection(
       ref,
       views.flatMap(({ tables }) => tables),
     );
-    await bumpCatalogRevision(tx, app.number);
+    await logErasure(tx, ref, { reason: 'dropped', ids: [], at: await databaseTime(tx) });
     return {};
   });
 }

@@ -178,7 +178,7 @@ export class AppCommitter {
 
   /** While others wait, the answers follow once those are on their way: Postgres need not wait for answers. */
   private answer(batch: readonly PendingWrite[], result: BatchResult): void {
-    this.context.afterCommit(result.changed);
+    this.context.afterCommit(this.app, result.changed);
     if (this.queue.size > 0) setImmediate(() => settleBatch(batch, result));
     else settleBatch(batch, result);
   }

@@ -1,6 +1,7 @@
 import type { Semaphore } from '@granary/shared/concurrency/semaphore';
 import type { Logger } from '@granary/shared/logger';
 import type { Pool } from '@granary/shared/postgres/pool';
+import type { App } from '../catalog/app';
 import type { CatalogCache } from '../catalog/cache';
 import type { ReadAccess } from '../catalog/collection';
 import type { AfterPlan } from './after-plan';
@@ -27,6 +28,6 @@ export interface CommitContext {
   afterPlan: AfterPlan;
   /** The read access of a collection that a write creates. */
   defaultRead: ReadAccess;
-  /** Called with the numbers of the collections that a transaction changed, after its COMMIT. Must not throw. */
-  afterCommit: (collectionNumbers: readonly bigint[]) => void;
+  /** Called after the COMMIT of a transaction, with the numbers of the collections that it changed. Must not throw. */
+  afterCommit: (app: App, collectionNumbers: readonly bigint[]) => void;
 }

@@ -116,7 +116,7 @@ export class Recovery {
   ): Promise<unknown> {
     try {
       const result = await commit.run();
-      this.context.afterCommit(result.changed);
+      this.context.afterCommit(this.app, result.changed);
       settleBatch(batch, result);
       return undefined;
     } catch (error) {

@@ -1,7 +1,8 @@
 import type { Queryable } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
 import { findCollections, type CollectionRef } from '../catalog/collection';
-import { hashBytes, readTexts, readTextSizes, type CommitRecord, type VersionPlace } from '../chain/commit-pages';
+import { hashBytes } from '../chain/commit-log';
+import { readTexts, readTextSizes, type CommitRecord, type VersionPlace } from '../chain/commit-pages';
 
 /** One entry of a commit: the id that it stored at a place, with the hash and the text. */
 export interface CommitEntry {

@@ -1,6 +1,8 @@
 import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { commitsTable } from '../chain/commit-log';
+import { erasuresTable } from '../chain/erasure-log';
 import type { JobContext, Report } from '../jobs/queue';
 import { documentsTable, historyTable, viewEntriesTable, viewJoinKeysTable, viewTable } from '../catalog/table-names';
 import { cancelBuilds } from './build-job';
@@ -36,6 +38,13 @@ export async function dropCollectionJob({ pool }: JobContext, payload: Record<st
   return {};
 }
 
+/** A table of an app by the name that the catalog of Postgres has. */
+function tableOf(appNumber: bigint, name: string): Sql {
+  const match = /^([chvdwj]_)(\d+)$/.exec(name);
+  if (match) return named('a_', appNumber, `.${match[1]!}`, BigInt(match[2]!));
+  return name === 'erasures' ? erasuresTable(appNumber) : commitsTable(appNumber);
+}
+
 /** The job behind the deletion of an app: table by table, then its schema. */
 export async function dropAppJob(
   { pool }: JobContext,
@@ -50,9 +59,7 @@ export async function dropAppJob(
     sql`select relname from pg_class where relnamespace = to_regnamespace(${`a_${number}`}) and relkind = 'r' order by relname`,
   );
   for (const [index, { relname }] of tables.entries()) {
-    const match = /^([chvdwj]_)(\d+)$/.exec(relname);
-    const table = match ? named('a_', number, `.${match[1]!}`, BigInt(match[2]!)) : named('a_', number, '.commits');
-    await dropTable(pool, table);
+    await dropTable(pool, tableOf(number, relname));
     if (index % 50 === 49)
       await report((0.9 * index) / tables.length, `${index + 1} of ${tables.length} tables dropped`);
   }

@@ -3,6 +3,7 @@ import { isConnectionError, isRetryable, sqlState } from '@granary/shared/postgr
 import { row, type Connection } from '@granary/shared/postgres/pool';
 import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../catalog/collection';
+import { logErasure } from '../chain/erasure-log';
 import { documentsTable, historyTable } from '../catalog/table-names';
 import { usageColumns, usageEvent, type UsageRow } from './event';
 
@@ -93,6 +94,7 @@ export async function removeDocuments(
   );
   if (!removal) return nothing;
   await append(tx, removalEvents(collection, removal, time));
+  if (removal.ids.length > 0) await logErasure(tx, collection, { reason: 'erased', ids: removal.ids, at: time });
   return { ids: removal.ids, versions: Number(removal.versions), isComplete: removal.is_complete };
 }
 

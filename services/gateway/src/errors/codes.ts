@@ -22,6 +22,7 @@ export const codes = {
     status: 400,
     meaning: 'The cursor belongs to another query, or to a view that was rebuilt since: start from the first page.',
   },
+  CURSOR_AHEAD: { status: 400, meaning: 'The height is beyond the last commit of the app, which the message names.' },
   FIELD_NOT_INDEXED: {
     status: 400,
     meaning:
@@ -48,6 +49,10 @@ export const codes = {
       'Nothing was charged.',
   },
   FORBIDDEN: { status: 403, meaning: 'The key belongs to another app, or lacks the permission.' },
+  FEED_NOT_SOLD: {
+    status: 403,
+    meaning: 'Reads of the collection have a price, and its changes are not sold: only a key with `Read` gets them.',
+  },
   NOT_FOUND: { status: 404, meaning: 'No such route.' },
   APP_NOT_FOUND: { status: 404, meaning: 'No such app.' },
   COLLECTION_NOT_FOUND: { status: 404, meaning: 'No such collection.' },
@@ -132,6 +137,12 @@ export const codes = {
     status: 409,
     meaning: 'The available balance is smaller than the amount; `details.available_balance` is what there is.',
   },
+  CURSOR_GONE: {
+    status: 410,
+    meaning:
+      'The cursor is of another history of the app, from before a backup was restored: read the documents anew, and the ' +
+      'feed from then on.',
+  },
   PRECONDITION_FAILED: { status: 412, meaning: '`If-Match` does not name the present version.' },
   LENGTH_REQUIRED: {
     status: 411,
@@ -160,6 +171,16 @@ export const codes = {
     meaning: 'Too many requests of this app are waiting, or it used too many idempotency keys; see `Retry-After`.',
   },
   TOO_MANY_JOBS: { status: 429, meaning: 'Too many view refreshes and index builds of this app are waiting.' },
+  TOO_MANY_STREAMS: {
+    status: 429,
+    meaning: 'Too many feeds of an app, a key or an address are open; `details.limit` names the limit.',
+  },
+  TOO_MANY_FILTERS: {
+    status: 429,
+    meaning:
+      'The open feeds of a collection have more than 64 different filters that no equality narrows: filter by the value ' +
+      'of a field.',
+  },
   HEADERS_TOO_LARGE: { status: 431, meaning: 'The request line and headers are larger than 16 KiB.' },
   INTERNAL: { status: 500, meaning: 'A bug in the service; report it with the `X-Request-Id`.' },
   NOT_IMPLEMENTED: { status: 501, meaning: 'Named by the interface, and not implemented yet.' },

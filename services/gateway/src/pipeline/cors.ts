@@ -26,6 +26,7 @@ const allowedHeaders = [
   'Range',
   'X-Blob-Metadata',
   'X-Request-Id',
+  'Last-Event-ID',
   'X-PAYMENT',
   'PAYMENT-SIGNATURE',
   // Added by tracing libraries, HTTP clients and browsers that bypass their cache.

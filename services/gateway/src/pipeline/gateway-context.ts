@@ -16,6 +16,7 @@ import type { BlobProxy } from '../blob-proxy/proxy';
 import type { Clients } from '../clients/clients';
 import type { Compression } from '../http/compression';
 import type { GatewayConfig } from '../config';
+import type { Feeds } from '../feed/feeds';
 import type { FairShareLimiter } from '../admission/fair-share-limiter';
 import type { HealthReport } from '../clients/health';
 import type { StaticAnswer } from '../http/static-answer';
@@ -47,6 +48,8 @@ export interface GatewayContext {
   slots: Semaphore;
   /** Uploads and downloads of blobs. */
   transfers: Transfers;
+  /** The change feeds. */
+  feeds: Feeds;
   fairShares: FairShareLimiter;
   compression: Compression;
   /** How every service is, as of half a second ago at most. */

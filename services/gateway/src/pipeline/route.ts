@@ -76,6 +76,8 @@ export interface RouteRequest<Path extends string = string, C = Caller, Q = unkn
   routePath: string;
   /** Gives back the place among the requests that are worked on, before a wait for what others do. */
   leavePlace: () => void;
+  /** Gives back all that the request holds, before an answer that goes on for as long as the client likes. */
+  leaveLimits: () => void;
 }
 
 /** The path of a request without prefix and trailing slash: what idempotency keys are bound to. */

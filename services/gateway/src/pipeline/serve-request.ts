@@ -61,6 +61,14 @@ export async function serveRequest(
     slots?.release();
     appSlot = slots = undefined;
   };
+  const leaveMemory = () => {
+    reserved?.release();
+    releaseBody?.();
+  };
+  const leaveLimits = () => {
+    leavePlace();
+    leaveMemory();
+  };
   try {
     if (isLimited(route)) {
       const waiting = gateway.slots.acquire();
@@ -81,12 +89,11 @@ export async function serveRequest(
     const handling = newCallOf(gateway, context);
     const using = useSignature(gateway, route, caller, handling);
     if (using) await using;
-    const request = { caller, path, query, body, jsonTree, incoming, outgoing, routePath: route.path, leavePlace };
-    const answer = await route.handle(gateway, { call: handling, ...request });
+    const parts = { caller, path, query, body, jsonTree, incoming, outgoing, leavePlace, leaveLimits };
+    const answer = await route.handle(gateway, { call: handling, routePath: route.path, ...parts });
     answerBytes = answer?.body?.length ?? 0;
-    reserved?.release();
-    // The answer may use the memory of the body.
-    releaseBody?.();
+    // The answer may use it.
+    leaveMemory();
     if (answer && !outgoing.destroyed) sendAnswer(incoming, outgoing, answer, gateway, clientAddress);
   } catch (error) {
     if (appId !== undefined && isAppNotFound(error)) gateway.apps.delete(appId);
@@ -94,9 +101,7 @@ export async function serveRequest(
     if (answerBytes !== undefined && isNotRepeatable(route)) outgoing.destroy();
     throw error;
   } finally {
-    reserved?.release();
-    leavePlace();
-    releaseBody?.();
+    leaveLimits();
   }
 }
 

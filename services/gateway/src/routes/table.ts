@@ -5,6 +5,7 @@ import { authzRoutes } from './authz';
 import { grantRoutes } from './grants';
 import { batchRoutes } from './batch';
 import { blobRoutes } from './blobs';
+import { changeRoutes } from './changes';
 import { collectionRoutes } from './collections';
 import { commitRoutes } from './commits';
 import { datasetRoutes } from './datasets';
@@ -54,6 +55,7 @@ export const routes: readonly Route[] = [
   ...indexOfCollectionRoutes,
   ...relationRoutes,
   ...commitRoutes,
+  ...changeRoutes,
   ...keyRoutes,
   ...walletRoutes,
   ...payoutRoutes,

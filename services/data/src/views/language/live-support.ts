@@ -1,5 +1,5 @@
-import type { Condition } from '../../query/language/condition';
 import { invalidQuery } from '../../query/language/query-error';
+import { unstableOperator } from '../../query/language/unstable-operator';
 import { isByPlace } from './aggregates';
 import type { ViewQuery } from './view-query';
 
@@ -12,7 +12,7 @@ const advice = 'make it lazy';
 export function assertLiveQuery(query: ViewQuery): void {
   assertLiveJoin(query);
   const { find } = query;
-  const rarely = changesWithout(find);
+  const rarely = unstableOperator(find);
   if (rarely !== undefined) {
     throw invalidQuery(
       'query.find',
@@ -39,23 +39,5 @@ function assertLiveJoin({ base, joins, groups }: ViewQuery): void {
       `query.aggregate.${placed.alias}`,
       `cannot be $${placed.operator} over the join of a live view: ${advice}`,
     );
-  }
-}
-
-/** The operator of a condition that may become true or false while no document changes. */
-function changesWithout(condition: Condition): string | undefined {
-  switch (condition.kind) {
-    case 'and':
-    case 'or':
-    case 'none':
-      return condition.conditions.map(changesWithout).find((found) => found !== undefined);
-    case 'dataset':
-      return '$inDataset';
-    case 'country':
-      return '$inCountry';
-    case 'search':
-      return '$search';
-    default:
-      return undefined;
   }
 }

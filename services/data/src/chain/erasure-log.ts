@@ -1,0 +1,41 @@
+import { execute, type Connection } from '@granary/shared/postgres/pool';
+import { named, sql, type Sql } from '@granary/shared/postgres/sql';
+import { bumpCatalogRevision } from '../catalog/app-lock';
+import type { CollectionRef } from '../catalog/collection';
+import { commitsTable, entryCount } from './commit-log';
+
+/** Why documents are gone: their texts were erased, or their collection was dropped. */
+export type ErasureReason = 'erased' | 'dropped';
+
+/** Whoever follows the commits of an app learns here, between two of them, which texts are gone. */
+export const erasuresTable = (appNumber: bigint): Sql => named('a_', appNumber, '.erasures');
+
+/**
+ * Logs an erasure behind the last commit of its app: it takes the next places of that height, one for each id, or one
+ * for a collection. The app must be locked. The first erasure of an app creates the table. The revision of the catalog
+ * grows, which followers of the app notice.
+ */
+export async function logErasure(
+  tx: Connection,
+  { appNumber, number, name }: Pick<CollectionRef, 'appNumber' | 'number' | 'name'>,
+  erasure: { reason: ErasureReason; ids: readonly string[]; at: Date },
+): Promise<void> {
+  const table = erasuresTable(appNumber);
+  await execute(
+    tx,
+    sql`create table if not exists ${table} (
+          height bigint not null, place int not null, reason text not null, collection text not null,
+          collection_number bigint not null, ids text[] not null, at timestamptz not null,
+          primary key (height, place))`,
+  );
+  await execute(
+    tx,
+    sql`insert into ${table} (height, place, reason, collection, collection_number, ids, at)
+        select h.height,
+          greatest((select coalesce(max(e.place + greatest(cardinality(e.ids), 1)), 0) from ${table} e where e.height = h.height),
+                   (select coalesce(max(${entryCount(sql`c`)}), 0) from ${commitsTable(appNumber)} c where c.height = h.height)),
+          ${erasure.reason}, ${name}, ${number}, ${erasure.ids}::text[], ${erasure.at}
+        from head h where h.app_number = ${appNumber}`,
+  );
+  await bumpCatalogRevision(tx, appNumber);
+}

@@ -1,0 +1,47 @@
+import { ServiceError } from '@granary/shared/errors';
+import type { FeedChannel } from '@granary/shared/gen/granary/data/v1/FeedChannel';
+import { LRUCache } from 'lru-cache';
+import { parseChannel, type Channel } from './channel';
+
+export const CHANNELS_UNKNOWN = 'CHANNELS_UNKNOWN';
+
+/** The channels of one request, in its order. */
+export interface ChannelSet {
+  channels: readonly Channel[];
+  /** The collections that channels name, and whether one has all. */
+  names: ReadonlySet<string>;
+  hasAll: boolean;
+  hasLatest: boolean;
+  /** Ways to show a document. */
+  shownCount: number;
+}
+
+/** Sets that are kept: one for each app that a gateway watches, and the one before it. */
+const setsMax = 4_096;
+const sets = new LRUCache<string, ChannelSet>({ max: setsMax });
+
+/**
+ * The channels of a request, which sends them in full, or the digest of a set that this process has got before. Throws
+ * CHANNELS_UNKNOWN, and what `parseChannel` throws.
+ */
+export function channelSetOf(digest: Buffer, messages: readonly FeedChannel[]): ChannelSet {
+  const key = digest.toString('latin1');
+  const known = key === '' ? undefined : sets.get(key);
+  if (known) return known;
+  if (messages.length === 0) {
+    throw new ServiceError('FAILED_PRECONDITION', CHANNELS_UNKNOWN, 'The channels have to be sent');
+  }
+  const set = setOf(messages.map(parseChannel));
+  if (key !== '') sets.set(key, set);
+  return set;
+}
+
+function setOf(channels: readonly Channel[]): ChannelSet {
+  return {
+    channels,
+    names: new Set(channels.flatMap(({ collections }) => collections ?? [])),
+    hasAll: channels.some(({ collections }) => collections === undefined),
+    hasLatest: channels.some(({ onlyLatest }) => onlyLatest),
+    shownCount: new Set(channels.map(({ shownAs }) => shownAs)).size,
+  };
+}

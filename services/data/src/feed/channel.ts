@@ -1,0 +1,73 @@
+import type { FeedChannel } from '@granary/shared/gen/granary/data/v1/FeedChannel';
+import { LRUCache } from 'lru-cache';
+import type { Projection } from '../json/project';
+import { isAll, type Condition } from '../query/language/condition';
+import { parseQuery } from '../query/language/filter';
+import { parseSelect, readJsonText } from '../query/language/paging';
+import { invalidQuery } from '../query/language/query-error';
+import { unstableOperator } from '../query/language/unstable-operator';
+
+/** The changes that subscribers with the same filter and rights get. */
+export interface Channel {
+  /** Names of collections; undefined: all of the app. */
+  collections: readonly string[] | undefined;
+  find: Condition;
+  projection: Projection;
+  hasDocuments: boolean;
+  /** Each document once in a window, in its newest version. */
+  onlyLatest: boolean;
+  mayReadPrivate: boolean;
+  /** Whether the subscriber may see no more than the filter lets through, not even the ids of other documents. */
+  isDelegated: boolean;
+  /** Tells how documents are shown from other ways: channels with the same text get the same bytes. */
+  shownAs: string;
+}
+
+const hasFilter = ({ find }: Channel): boolean => !isAll(find);
+
+/** Whether the old version of a document matters to a channel. */
+export const looksAtOldVersions = hasFilter;
+
+/** Filters of one size that are kept; gateways send the channels of an app whenever one is added. */
+const channelsMax = 50_000;
+const parsedChannels = new LRUCache<string, Channel>({ max: channelsMax });
+
+/** Parses a channel. Throws INVALID_QUERY and LIMIT_EXCEEDED with the place in its request. */
+export function parseChannel(message: FeedChannel): Channel {
+  const key = keyOf(message);
+  const parsed = parsedChannels.get(key);
+  if (parsed) return parsed;
+  const { collections, location } = message;
+  const within = (member: string): string => (location === '' ? member : `${location}.${member}`);
+  const find = parseFilter(message.find, within('find'));
+  if (!isAll(find) && collections.length !== 1) {
+    throw invalidQuery(within('find'), 'needs one collection, whose documents it filters');
+  }
+  const select = message.select.length === 0 ? null : readJsonText(message.select, within('select'));
+  const channel: Channel = {
+    collections: collections.length === 0 ? undefined : collections,
+    find,
+    projection: parseSelect(select, within('select')),
+    hasDocuments: !message.omitsDocuments,
+    onlyLatest: message.onlyLatest,
+    mayReadPrivate: message.mayReadPrivate,
+    isDelegated: message.isDelegated,
+    shownAs: message.omitsDocuments ? 'ids' : `${message.mayReadPrivate} ${message.select.toString()}`,
+  };
+  parsedChannels.set(key, channel);
+  return channel;
+}
+
+function keyOf({ collections, find, select, ...flags }: FeedChannel): string {
+  const { omitsDocuments, onlyLatest, mayReadPrivate, isDelegated } = flags;
+  const texts = [find.toString(), select.toString()];
+  return JSON.stringify([collections, ...texts, omitsDocuments, onlyLatest, mayReadPrivate, isDelegated]);
+}
+
+function parseFilter(text: Buffer, location: string): Condition {
+  const { find, joins } = parseQuery(text.length === 0 ? null : readJsonText(text, location), location);
+  if (joins.length > 0) throw invalidQuery(location, 'cannot have joins: a change is of one document');
+  const operator = unstableOperator(find);
+  if (operator === undefined) return find;
+  throw invalidQuery(location, `cannot use ${operator}, whose meaning changes without a write`);
+}

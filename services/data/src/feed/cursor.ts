@@ -1,0 +1,53 @@
+import { invalid, ServiceError } from '@granary/shared/errors';
+
+export const CURSOR_AHEAD = 'CURSOR_AHEAD';
+export const CURSOR_GONE = 'CURSOR_GONE';
+
+/**
+ * A position among the changes of an app: behind those of its commits below `height`, and behind the first `place` of
+ * that one. Erasures after a commit have the places behind its documents.
+ */
+export interface Position {
+  height: bigint;
+  place: number;
+}
+
+/** Where a feed begins: at the head, behind a height with all that follows it, or where another feed has ended. */
+export type Since =
+  { kind: 'now' } | { kind: 'height'; height: bigint } | { kind: 'cursor'; position: Position; hash: string };
+
+/** Hex digits of the hash of a commit that a cursor has. */
+const hashDigits = 8;
+
+/** Parses `now`, a height, or a cursor. Throws VALIDATION_FAILED. */
+export function parseSince(text: string): Since {
+  if (text === 'now') return { kind: 'now' };
+  if (/^\d{1,15}$/.test(text)) return { kind: 'height', height: BigInt(text) };
+  const [, height, place, hash] = /^(\d{1,15})\.(\d{1,9})-([0-9a-f]{8})$/.exec(text) ?? [];
+  if (height !== undefined && place !== undefined && hash !== undefined) {
+    return { kind: 'cursor', position: { height: BigInt(height), place: Number(place) }, hash };
+  }
+  const rule = 'must be now, a height, or a cursor of this feed';
+  throw invalid('The position is not valid', { since: [rule] });
+}
+
+/** The text of a position; `hash` is that of the commit at its height. */
+export const formatCursor = ({ height, place }: Position, hash: Buffer): string =>
+  `${height}.${place}-${shortHash(hash)}`;
+
+/** The part of the hash of a commit that a cursor has, by which it is told from one of another history. */
+export const shortHash = (hash: Buffer): string => hash.toString('hex', 0, hashDigits / 2);
+
+export const cursorAhead = (head: bigint): ServiceError =>
+  invalid(
+    `The position is beyond the last commit, which has the height ${head}`,
+    { since: [`must not be beyond the height ${head}`] },
+    CURSOR_AHEAD,
+  );
+
+export const cursorGone = (): ServiceError =>
+  new ServiceError(
+    'FAILED_PRECONDITION',
+    CURSOR_GONE,
+    'The cursor is of another history of this app, from before a backup was restored: read its documents anew',
+  );

@@ -1,0 +1,44 @@
+import type { FeedEvent } from '@granary/shared/gen/granary/data/v1/FeedEvent';
+import { isAll } from '../query/language/condition';
+import type { Channel } from './channel';
+import { putMembers, removeMembers, type RemovalReason, type ShownDocuments } from './change-text';
+import type { LogEntry } from './log';
+import type { StoredVersion } from './versions';
+
+/** What an entry is to channels: a new version, or a removal. */
+export interface Delivery {
+  puts: readonly number[];
+  removals: ReadonlyArray<readonly [channel: number, reason: RemovalReason]>;
+}
+
+/** The events of one entry, each with the channels that get the same bytes; removals first. */
+export function eventsOf(
+  entry: LogEntry,
+  version: StoredVersion | undefined,
+  { puts, removals }: Delivery,
+  channels: readonly Channel[],
+  shown: ShownDocuments | undefined,
+): FeedEvent[] {
+  const events = new Map<string, FeedEvent>();
+  const add = (key: string, channel: number, kind: 'put' | 'remove', members: () => Buffer) => {
+    const event = events.get(key);
+    if (event) event.channels.push(channel);
+    else events.set(key, { kind, members: members(), channels: [channel] });
+  };
+  for (const [channel, reason] of removals) {
+    const hidesId = reason === 'erased' && mayNotKnowIds(channels[channel]!);
+    add(`${reason} ${hidesId}`, channel, 'remove', () => removeMembers(entry, version, reason, hidesId));
+  }
+  for (const channel of puts) {
+    const { shownAs, hasDocuments } = channels[channel]!;
+    const document = () => {
+      if (!hasDocuments) return undefined;
+      return version?.text && shown ? shown.textFor(channels[channel]!, version.text) : null;
+    };
+    add(`put ${shownAs}`, channel, 'put', () => putMembers(entry, version, document()));
+  }
+  return [...events.values()];
+}
+
+/** Of what is erased nobody knows any more whether the filter of a token let it through. */
+const mayNotKnowIds = ({ isDelegated, find }: Channel): boolean => isDelegated && !isAll(find);

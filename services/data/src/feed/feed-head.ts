@@ -1,0 +1,63 @@
+import { row, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { appNotFound, type App } from '../catalog/app';
+import { commitsTable, entryCount } from '../chain/commit-log';
+import { erasuresTable } from '../chain/erasure-log';
+import { genesisHash } from '../chain/hash-chain';
+import { cursorAhead, cursorGone, shortHash, type Position, type Since } from './cursor';
+
+/** The end of the log of an app, and the beginning of a feed in it, in one snapshot. */
+export interface FeedHead {
+  height: bigint;
+  catalogRevision: bigint;
+  /** Whether anything was ever erased in the app. */
+  hasErasures: boolean;
+  /** Where the feed begins. */
+  position: Position;
+  /** The hash of the commit at that height. */
+  hash: Buffer;
+}
+
+interface HeadRow {
+  height: bigint;
+  revision: bigint;
+  has_erasures: boolean;
+  hash: Buffer | null;
+  documents: number | null;
+}
+
+/** Throws APP_NOT_FOUND, CURSOR_AHEAD, CURSOR_GONE. */
+export async function readFeedHead(db: Queryable, app: App, since: Since): Promise<FeedHead> {
+  const height = heightOf(since);
+  const head = await row<HeadRow>(
+    db,
+    sql`select h.height, h.catalog_revision as revision, to_regclass(${`a_${app.number}.erasures`}) is not null as has_erasures,
+          c.hash, ${entryCount(sql`c`)} as documents
+        from head h left join ${commitsTable(app.number)} c on c.height = coalesce(${height ?? null}::int8, h.height)
+        where h.app_number = ${app.number}`,
+  );
+  if (!head) throw appNotFound(app.appId);
+  // A cursor was issued by us, so one beyond the head is of commits that a backup did not have.
+  if (height !== undefined && height > head.height)
+    throw since.kind === 'cursor' ? cursorGone() : cursorAhead(head.height);
+  const hash = head.hash ?? genesisHash;
+  const documents = head.documents ?? 0;
+  const position = since.kind === 'cursor' ? since.position : { height: height ?? head.height, place: documents };
+  if (since.kind === 'cursor' && since.hash !== shortHash(hash)) throw cursorGone();
+  const found = { height: head.height, catalogRevision: head.revision, hasErasures: head.has_erasures };
+  if (since.kind !== 'now' || !head.has_erasures) return { ...found, position, hash };
+  return { ...found, position: { ...position, place: await endOfErasures(db, app, position) }, hash };
+}
+
+const heightOf = (since: Since): bigint | undefined =>
+  since.kind === 'now' ? undefined : since.kind === 'height' ? since.height : since.position.height;
+
+/** The place behind the erasures of a height. */
+async function endOfErasures(db: Queryable, app: App, { height, place }: Position): Promise<number> {
+  const end = await row<{ place: number }>(
+    db,
+    sql`select coalesce(max(place + greatest(cardinality(ids), 1)), 0) as place
+        from ${erasuresTable(app.number)} where height = ${height}`,
+  );
+  return Math.max(place, end!.place);
+}

@@ -1,0 +1,130 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ReadChangesRequest } from '@granary/shared/gen/granary/data/v1/ReadChangesRequest';
+import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
+import type { ServiceError } from '@granary/shared/errors';
+import type { Call } from '@granary/shared/rpc/types';
+import { findApp, type App } from '../catalog/app';
+import { withFreshSource } from '../query/execute/read-page';
+import { AppDatabases } from '../query/execute/read-scheduler';
+import { lookUpCollection, type ReadContext } from '../reads/read-context';
+import { channelSetOf, type ChannelSet } from './channel-set';
+import { formatCursor, parseSince, shortHash, type Since } from './cursor';
+import { readFeedHead, type FeedHead } from './feed-head';
+import type { HeadSignals } from './head-signals';
+import { readWindow, type FeedWindow } from './window';
+
+/** The context of the feed. */
+export interface FeedContext extends ReadContext {
+  headSignals: HeadSignals;
+}
+
+/** A request that has seen changes, none of them for its channels, is answered after so long, with its new position. */
+const progressAfterMs = 4_000;
+/** The shortest time between two windows of one request, and how many times the duration of the first it is. */
+const windowPauseMs = 15;
+const windowPauseFactor = 2;
+/** The time that is left for the answer at the end of a wait. */
+const answerMarginMs = 1_000;
+
+/** A window, with what was known when it was read. */
+interface ReadAt {
+  head: FeedHead;
+  window: FeedWindow;
+}
+
+/**
+ * Reads the changes of an app behind a position for the channels of a request. Where there are none it waits for some,
+ * for as long as the request says. Throws APP_NOT_FOUND, VALIDATION_FAILED, INVALID_QUERY, CURSOR_AHEAD, CURSOR_GONE,
+ * CHANNELS_UNKNOWN.
+ */
+export async function readChanges(
+  context: FeedContext,
+  request: ReadChangesRequest,
+  call: Pick<Call, 'signal' | 'deadlineMs'>,
+): Promise<ReadChangesResponse> {
+  const set = channelSetOf(request.channelsDigest, request.channels);
+  const since = parseSince(request.since);
+  const app = await findApp(context.fast, request.appId);
+  const watch = request.waitMs > 0 ? context.headSignals.watch(app) : undefined;
+  try {
+    const first = await readAt(context, app, request, set, since, call);
+    return responseOf(watch ? await waitForChanges(context, app, request, set, first, watch, call) : first);
+  } finally {
+    watch?.close();
+  }
+}
+
+/** Reads on from a first window that has nothing for the channels. */
+async function waitForChanges(
+  context: FeedContext,
+  app: App,
+  request: ReadChangesRequest,
+  set: ChannelSet,
+  first: ReadAt,
+  watch: ReturnType<HeadSignals['watch']>,
+  call: Pick<Call, 'signal' | 'deadlineMs'>,
+): Promise<ReadAt> {
+  const startedAtMs = performance.now();
+  const waitMs = Math.min(request.waitMs, call.deadlineMs - Date.now() - answerMarginMs);
+  let last = first;
+  for (;;) {
+    const hasAdvanced = cursorOf(last) !== request.since;
+    const leftMs = (hasAdvanced ? Math.min(waitMs, progressAfterMs) : waitMs) - (performance.now() - startedAtMs);
+    if (isAnswer(last, request) || leftMs <= 0 || context.headSignals.isStopping || call.signal.aborted) return last;
+    if (last.window.isWhole) await watch.changed(leftMs, call.signal);
+    const readAtMs = performance.now();
+    const since: Since = { kind: 'cursor', position: last.window.end, hash: shortHash(last.window.hash) };
+    last = await readAt(context, app, request, set, since, call);
+    if (isAnswer(last, request)) return last;
+    await delay(Math.max(windowPauseMs, (performance.now() - readAtMs) * windowPauseFactor));
+  }
+}
+
+const isAnswer = ({ head, window }: ReadAt, { catalogRevision }: ReadChangesRequest): boolean =>
+  window.changes.length > 0 ||
+  window.refusals.size > 0 ||
+  (catalogRevision !== '0' && catalogRevision !== head.catalogRevision.toString());
+
+async function readAt(
+  context: FeedContext,
+  app: App,
+  request: ReadChangesRequest,
+  set: ChannelSet,
+  since: Since,
+  call: Pick<Call, 'signal'>,
+): Promise<ReadAt> {
+  return await withFreshSource(async (isRepeated) => {
+    if (isRepeated) context.readers.forget(app.appId);
+    const head = await readFeedHead(context.fast, app, since);
+    const { pool } = new AppDatabases(context, { appId: app.appId, mayReadPrivate: true }, call.signal);
+    const lookUp = async (name: string) => {
+      const collection = await lookUpCollection(context, app.appId, name, isRepeated);
+      // What was cached before a change of the catalog may say that it is public still.
+      const isStale = collection !== undefined && collection.revision < head.catalogRevision;
+      return isStale ? lookUpCollection(context, app.appId, name, true) : collection;
+    };
+    const limits = { changesMax: request.limit, bytesMax: request.bytesMax, isOpening: request.isOpening };
+    return { head, window: await readWindow({ db: pool, app, lookUp }, head, set, limits) };
+  });
+}
+
+const cursorOf = ({ window: { end, hash } }: ReadAt): string => formatCursor(end, hash);
+
+function responseOf({ head, window }: ReadAt): ReadChangesResponse {
+  return {
+    cursor: formatCursor(window.end, window.hash),
+    head: head.height.toString(),
+    more: !window.isWhole,
+    completeHeight: window.completeHeight.toString(),
+    catalogRevision: head.catalogRevision.toString(),
+    changes: window.changes,
+    refusals: [...window.refusals].map(([channel, error]) => ({ channel, error: operationError(error) })),
+  };
+}
+
+const operationError = ({ code, reason, message, details }: ServiceError) => ({
+  status: code,
+  reason,
+  message,
+  detailsJson: Buffer.from(JSON.stringify(details)),
+});

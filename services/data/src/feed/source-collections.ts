@@ -1,0 +1,126 @@
+import { notFound, ServiceError } from '@granary/shared/errors';
+import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
+import { isAll } from '../query/language/condition';
+import { needsKey } from '../query/language/paging';
+import type { Channel } from './channel';
+import type { ChannelSet } from './channel-set';
+import { CollectionMatcher } from './collection-matcher';
+import type { LogEntry } from './log';
+
+export const FEED_NOT_SOLD = 'FEED_NOT_SOLD';
+
+/** A collection as the channels of a request read it. */
+export interface SourceCollection {
+  ref: CollectionRef;
+  matcher: CollectionMatcher;
+  /** The channels that read it, by their places. */
+  channels: readonly number[];
+}
+
+/** A collection as the channels of a set read it, as of a revision of the catalog. */
+interface KeptSource {
+  revision: bigint;
+  source: SourceCollection;
+}
+
+/** What is compiled for the channels of a set, by the number of the collection. */
+const keptSources = new WeakMap<ChannelSet, Map<bigint, KeptSource>>();
+
+/** The collections of an app, as the channels of one request may read them. */
+export class SourceCollections {
+  private readonly byNumber = new Map<bigint, SourceCollection>();
+  private readonly refused = new Map<number, ServiceError>();
+  /** Channels that name a collection which is not there. They end only once its removal has been delivered. */
+  private readonly missing = new Map<number, ServiceError>();
+  /** Channels with a right to everything, by the name of the collection; those that have all under undefined. */
+  private readonly readers = new Map<string | undefined, number[]>();
+
+  /** `collections`: those that channels name, and those of the app where one has all. */
+  constructor(
+    private readonly set: ChannelSet,
+    collections: readonly CollectionRef[],
+  ) {
+    const byName = new Map(collections.map((ref) => [ref.name, ref]));
+    for (const [index, channel] of set.channels.entries()) this.admit(index, channel, byName);
+    for (const ref of collections) {
+      const source = this.sourceOf(ref);
+      this.byNumber.set(ref.number, source);
+      for (const [channel, error] of source.matcher.refusals) this.refused.set(channel, error);
+    }
+  }
+
+  /** The collection of an entry, where a channel reads it and it is still there. */
+  of({ collectionNumber }: LogEntry): SourceCollection | undefined {
+    const source = collectionNumber === null ? undefined : this.byNumber.get(collectionNumber);
+    return source && source.channels.length > 0 ? source : undefined;
+  }
+
+  /** The channels without a filter that an entry is for, of a collection that is gone as well. */
+  unfiltered(entry: LogEntry): readonly number[] {
+    const source = this.of(entry);
+    if (source) return source.matcher.unfiltered;
+    return this.readersOf(entry).filter((channel) => isAll(this.set.channels[channel]!.find));
+  }
+
+  /** All channels of the collection of an entry. */
+  everyChannel(entry: LogEntry): readonly number[] {
+    return this.of(entry)?.channels ?? this.readersOf(entry);
+  }
+
+  mayRead(channel: number): boolean {
+    return !this.refused.has(channel);
+  }
+
+  /** What channels may not read, collections that are missing among them if `withMissing`. */
+  refusals(withMissing: boolean): ReadonlyMap<number, ServiceError> {
+    return withMissing ? new Map([...this.missing, ...this.refused]) : this.refused;
+  }
+
+  private readersOf({ collection }: LogEntry): number[] {
+    return [...(this.readers.get(collection) ?? []), ...(this.readers.get(undefined) ?? [])];
+  }
+
+  private admit(index: number, channel: Channel, byName: ReadonlyMap<string, CollectionRef>): void {
+    for (const name of channel.collections ?? []) {
+      const ref = byName.get(name);
+      if (!ref) this.missing.set(index, notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`));
+      else if (!channel.mayReadPrivate) this.admitStranger(index, ref);
+    }
+    if (!channel.mayReadPrivate) {
+      if (!channel.collections) this.refused.set(index, needsKey('feed of a whole app'));
+      return;
+    }
+    for (const name of channel.collections ?? [undefined]) {
+      const readers = this.readers.get(name);
+      if (readers) readers.push(index);
+      else this.readers.set(name, [index]);
+    }
+  }
+
+  private admitStranger(index: number, ref: CollectionRef): void {
+    if (ref.readAccess === 'private') this.refused.set(index, needsKey('collection'));
+    else if (ref.readPrices) this.refused.set(index, notSold(ref.name));
+  }
+
+  /** The matcher of a collection, which outlives this request and has channels that this one refuses. */
+  private sourceOf(ref: CollectionRef): SourceCollection {
+    let ofSet = keptSources.get(this.set);
+    if (!ofSet) keptSources.set(this.set, (ofSet = new Map<bigint, KeptSource>()));
+    const kept = ofSet.get(ref.number);
+    if (kept?.revision === ref.revision) return kept.source;
+    const channels = [...this.set.channels.entries()].filter(([, channel]) => reads(channel, ref.name));
+    const matcher = new CollectionMatcher(ref, channels);
+    const source = { ref, matcher, channels: channels.map(([index]) => index) };
+    ofSet.set(ref.number, { revision: ref.revision, source });
+    return source;
+  }
+}
+
+const reads = ({ collections }: Channel, name: string): boolean => collections?.includes(name) ?? true;
+
+const notSold = (collection: string): ServiceError =>
+  new ServiceError(
+    'PERMISSION_DENIED',
+    FEED_NOT_SOLD,
+    `Reads of the collection ${collection} have a price, and feeds are not sold: a key with Read is needed`,
+  );

@@ -1,0 +1,52 @@
+import type { FeedData } from './feed-reader';
+import type { FeedFormat } from './feed-text';
+import type { KeyWatch } from './key-watch';
+import type { Position } from './position';
+import type { FeedRequest, Subscription } from './subscription';
+
+/** The longest time without an event while the log of an app is read on. */
+export const progressEveryMs = 5_000;
+
+/** What all streams of a gateway share. */
+export interface StreamContext {
+  data: FeedData;
+  keys: KeyWatch;
+  /** The time between heartbeats. */
+  heartbeatMs: number;
+}
+
+/** A stream as its group has it. */
+export interface GroupMember {
+  readonly request: FeedRequest;
+  readonly format: FeedFormat;
+  /** Behind what it has read on its own. */
+  readonly cursor: string;
+  readonly position: Position;
+  readonly isEnded: boolean;
+  /** Takes what its group gets: the bytes of a window. Returns whether the client keeps up. */
+  receive(bytes: Buffer, cursor: string): boolean;
+  /** Reads on its own again, from a cursor on. `openHeight`: of a commit of which more changes may follow. */
+  fallBehind(cursor: string, openHeight: number | undefined): void;
+  /** Ends because of an error that will not pass. */
+  fail(error: unknown): void;
+  /** Tells the client that definitions of the app have changed. */
+  notifyCatalog(revision: string): void;
+}
+
+/** Streams that get the same bytes. */
+export interface FeedGroup {
+  readonly key: string;
+  readonly format: FeedFormat;
+  readonly subscriptions: readonly Subscription[];
+  readonly channelKeys: readonly string[];
+  /** The streams of the group, whether they get its windows or still read on their own. */
+  readonly members: Set<GroupMember>;
+  readonly live: Set<GroupMember>;
+  /** Whether the windows that come have what the group asks for. */
+  isIncluded: boolean;
+  readonly seesCatalog: boolean;
+  /** When its streams were last told a cursor. */
+  toldAtMs: number;
+  /** The height of a commit of which more changes may follow. */
+  openHeight: number | undefined;
+}

@@ -1,0 +1,200 @@
+import type { ServerResponse } from 'node:http';
+import { Backoff, jittered } from '@granary/shared/concurrency/backoff';
+import { Cancellation } from '@granary/shared/concurrency/cancellation';
+import { ServiceError } from '@granary/shared/errors';
+import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
+import type { AppFeed } from './app-feed';
+import { progressEveryMs, type FeedGroup, type GroupMember, type StreamContext } from './feed-group';
+import { fewChannels, isPassing, readChanges, refusalError } from './feed-reader';
+import { endText, eventsText, heartbeats, noticeText, openingText, type FeedFormat } from './feed-text';
+import { feedMetrics } from './metrics';
+import { positionOf, type Position } from './position';
+import { eventsByTarget, type Route } from './stream-events';
+import type { FeedRequest } from './subscription';
+
+/** Bytes that a client has not taken yet, beyond which it reads on its own, at its own pace. */
+const unsentBytesMax = 256 * 1024;
+/** Changes and bytes of texts of a page that a stream reads on its own. */
+const pageChanges = 1_000;
+const pageBytes = 128 * 1024;
+/** A client that is told to come again does so after a time within these bounds. */
+const comeAgainMs = { min: 500, max: 5_000 };
+
+/** Why a stream ends. */
+interface StreamEnd {
+  code: string;
+  message: string;
+  /** Whether the same request may succeed. */
+  retry: boolean;
+}
+
+/** The feed of one client: it reads pages up to the head on its own, and then gets what its group gets. */
+export class FeedStream implements GroupMember {
+  /** Behind what has been sent, while the stream reads on its own. */
+  cursor: string;
+  position: Position;
+  readonly signal = new Cancellation();
+  private sentCursor: string;
+  private sentAtMs = performance.now();
+  private openHeight: number | undefined;
+  private fallenBehind: (() => void) | undefined;
+  private readonly channels;
+  private readonly routes: Array<Array<Route<FeedStream>>>;
+
+  constructor(
+    private readonly context: StreamContext,
+    readonly request: FeedRequest,
+    readonly format: FeedFormat,
+    private readonly outgoing: ServerResponse,
+    private readonly first: ReadChangesResponse,
+  ) {
+    this.cursor = first.cursor;
+    this.position = positionOf(first.cursor);
+    this.sentCursor = first.cursor;
+    this.channels = fewChannels(request.subscriptions.map(({ channel }) => channel));
+    this.routes = request.subscriptions.map(({ name }) => [{ target: this, name }]);
+  }
+
+  get isEnded(): boolean {
+    return this.signal.aborted;
+  }
+
+  /** Serves the feed until it ends, by either side. */
+  async run(feed: AppFeed, group: FeedGroup): Promise<void> {
+    this.outgoing.once('close', () => this.signal.abort());
+    if (this.outgoing.destroyed) this.signal.abort();
+    const heartbeat = setInterval(() => this.beat(feed, group), jittered(this.context.heartbeatMs, 0.25)).unref();
+    try {
+      this.send(openingText(this.format, this.request.appId, Number(this.first.head)));
+      this.sendPage(this.first);
+      let isAtHead = !this.first.more;
+      while (!this.isEnded) {
+        await this.drained();
+        if (isAtHead && (await feed.join(this, group))) await this.until((resolve) => (this.fallenBehind = resolve));
+        isAtHead = await this.readPage();
+      }
+    } finally {
+      clearInterval(heartbeat);
+    }
+  }
+
+  receive(bytes: Buffer, cursor: string): boolean {
+    this.send(bytes);
+    this.sentCursor = cursor;
+    return this.outgoing.writableLength <= unsentBytesMax;
+  }
+
+  fallBehind(cursor: string, openHeight: number | undefined): void {
+    feedMetrics.fallenBehind.inc();
+    this.moveTo(cursor);
+    this.openHeight = openHeight;
+    this.fallenBehind?.();
+  }
+
+  /** Ends the stream and says why. A client that does not read is cut off where it may not have the rest. */
+  end({ code, message, retry }: StreamEnd): void {
+    if (this.isEnded) return;
+    const { min, max } = comeAgainMs;
+    const retryAfterMs = retry ? Math.round(min + (max - min) * Math.random()) : undefined;
+    this.signal.abort();
+    if (!retry && this.outgoing.writableNeedDrain) this.outgoing.destroy();
+    else this.outgoing.end(endText(this.format, code, message, retryAfterMs));
+  }
+
+  fail(error: unknown): void {
+    const { reason, message } =
+      error instanceof ServiceError ? error : { reason: 'INTERNAL', message: 'Internal error' };
+    if (reason === 'CURSOR_GONE') {
+      feedMetrics.resets.inc();
+      this.send(noticeText(this.format, 'reset', { code: reason, message }));
+    }
+    this.end({ code: reason, message, retry: false });
+  }
+
+  notifyCatalog(revision: string): void {
+    this.send(noticeText(this.format, 'catalog', { revision: Number(revision) }));
+  }
+
+  private send(bytes: Buffer): void {
+    if (this.isEnded || bytes.length === 0) return;
+    this.outgoing.write(bytes);
+    this.sentAtMs = performance.now();
+  }
+
+  /** Reads and sends the next page. Returns whether it ended at the head. */
+  private async readPage(): Promise<boolean> {
+    const backoff = new Backoff({ firstMs: 50, maxMs: 1_000 });
+    while (!this.isEnded) {
+      try {
+        const page = await readChanges(
+          this.context.data,
+          { appId: this.request.appId, since: this.cursor },
+          this.channels,
+          { limit: pageChanges, bytesMax: pageBytes, waitMs: 0 },
+          this.signal,
+        );
+        await this.context.keys.fresh();
+        this.sendPage(page);
+        return !page.more;
+      } catch (error) {
+        if (!isPassing(error)) this.fail(error);
+        else await backoff.wait(this.signal);
+      }
+    }
+    return false;
+  }
+
+  private sendPage(page: ReadChangesResponse): void {
+    const events = eventsByTarget(page, this.routes).get(this) ?? [];
+    const isCommitOver = this.openHeight !== undefined && Number(page.completeHeight) >= this.openHeight;
+    if (events.length > 0) {
+      const last = events.at(-1)!;
+      feedMetrics.changes.inc(events.length);
+      this.send(eventsText(this.format, events));
+      this.sentCursor = last.cursor!;
+      this.openHeight = last.isLast ? undefined : last.height;
+    } else if (isCommitOver || performance.now() - this.sentAtMs >= progressEveryMs) {
+      this.sendProgress(page.cursor, Number(page.head));
+      if (isCommitOver) this.openHeight = undefined;
+    }
+    this.moveTo(page.cursor);
+    const [refusal] = page.refusals;
+    if (refusal) this.fail(refusalError(refusal));
+  }
+
+  private sendProgress(cursor: string, head: number): void {
+    this.send(noticeText(this.format, 'progress', { head }, cursor));
+    this.sentCursor = cursor;
+  }
+
+  /** A client that takes nothing gets no heartbeat either: its connection is closed after a while. */
+  private beat(feed: AppFeed, group: FeedGroup): void {
+    if (this.isEnded || this.outgoing.writableNeedDrain) return;
+    const cursor = feed.cursorOf(this, group);
+    if (cursor === this.sentCursor) this.send(heartbeats[this.format]);
+    else this.sendProgress(cursor, feed.head);
+  }
+
+  private moveTo(cursor: string): void {
+    this.cursor = cursor;
+    this.position = positionOf(cursor);
+  }
+
+  /** Resolves once the client has taken what was sent, or the stream has ended. */
+  private async drained(): Promise<void> {
+    if (this.outgoing.writableNeedDrain) await this.until((resolve) => this.outgoing.once('drain', resolve));
+  }
+
+  /** Waits until what `begin` gets is called, or the stream has ended. */
+  private until(begin: (resolve: () => void) => void): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        this.signal.removeEventListener('abort', end);
+        resolve();
+      };
+      this.signal.addEventListener('abort', end);
+      begin(end);
+      if (this.isEnded) end();
+    });
+  }
+}

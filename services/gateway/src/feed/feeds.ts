@@ -1,0 +1,177 @@
+import type { ServerResponse } from 'node:http';
+import { jittered } from '@granary/shared/concurrency/backoff';
+import { LinkedCancellation, type CancelSignal } from '@granary/shared/concurrency/cancellation';
+import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
+import type { Logger } from '@granary/shared/logger';
+import { overloaded, unauthenticated } from '../errors/problem';
+import { AppFeed } from './app-feed';
+import { fewChannels, readChanges, refusalError, type FeedData } from './feed-reader';
+import type { StreamContext } from './feed-group';
+import { FeedStream } from './feed-stream';
+import type { FeedFormat } from './feed-text';
+import { KeyWatch } from './key-watch';
+import { feedMetrics } from './metrics';
+import { StreamSlots, type StreamLimits } from './stream-slots';
+import type { FeedRequest } from './subscription';
+
+export interface FeedSettings extends StreamLimits {
+  FEED_STREAM_AGE_MS: number;
+  IDLE_TIMEOUT_MS: number;
+}
+
+/** The time between heartbeats: proxies close what is silent for longer. */
+const heartbeatMs = 20_000;
+/** Bytes of texts of a JSON page, and of the first page of a stream. */
+const pageBytes = 1024 * 1024;
+const firstPageBytes = 128 * 1024;
+/** A wait ends so long before its connection counts as idle. */
+const idleMarginMs = 5_000;
+
+/** How a page of changes is read. */
+export interface PageOptions {
+  limit: number;
+  waitMs: number;
+}
+
+/** The change feeds that this gateway serves. */
+export class Feeds {
+  private readonly apps = new Map<string, AppFeed>();
+  private readonly streams = new Set<FeedStream>();
+  private readonly slots: StreamSlots;
+  private readonly context: StreamContext;
+  /** The pages that are waited for. */
+  private readonly waits = new Set<LinkedCancellation>();
+  private isStopping = false;
+
+  constructor(
+    private readonly data: FeedData,
+    private readonly settings: FeedSettings,
+    log: Logger,
+  ) {
+    this.slots = new StreamSlots(settings);
+    const beatMs = Math.min(heartbeatMs, settings.IDLE_TIMEOUT_MS / 2);
+    this.context = { data, keys: new KeyWatch(data, log), heartbeatMs: beatMs };
+  }
+
+  /**
+   * A page of changes, which may have to be waited for. Rejects with what the data service refuses, with
+   * TOO_MANY_STREAMS where too many wait, and with UNAUTHENTICATED where the key was revoked meanwhile.
+   */
+  async page(
+    request: FeedRequest,
+    { limit, waitMs }: PageOptions,
+    requestId: string,
+    signal: CancelSignal,
+  ): Promise<ReadChangesResponse> {
+    const wait = Math.min(waitMs, Math.max(0, this.settings.IDLE_TIMEOUT_MS - idleMarginMs));
+    if (wait === 0 || this.isStopping) {
+      return this.open(request, { limit, bytesMax: pageBytes, waitMs: 0 }, requestId, signal);
+    }
+    const leave = this.slots.take(request);
+    const reading = new LinkedCancellation(signal);
+    const watch = this.watchKey(request, () => reading.abort());
+    this.waits.add(reading);
+    try {
+      const page = await this.open(request, { limit, bytesMax: pageBytes, waitMs: wait }, requestId, reading);
+      await this.context.keys.fresh();
+      if (watch.isRevoked()) throw revoked();
+      return page;
+    } catch (error) {
+      if (watch.isRevoked()) throw revoked();
+      throw this.isStopping ? overloaded() : error;
+    } finally {
+      this.waits.delete(reading);
+      watch.end();
+      leave();
+    }
+  }
+
+  /**
+   * Serves a stream of changes until it ends. `begin` sends the head of the answer once the request is known to be
+   * valid. Rejects before that, as `page` does.
+   */
+  async stream(
+    request: FeedRequest,
+    format: FeedFormat,
+    outgoing: ServerResponse,
+    requestId: string,
+    signal: CancelSignal,
+    begin: () => void,
+  ): Promise<void> {
+    const leave = this.slots.take(request);
+    try {
+      const limits = { limit: 1_000, bytesMax: firstPageBytes, waitMs: 0 };
+      const first = await this.open(request, limits, requestId, signal);
+      begin();
+      await this.serve(new FeedStream(this.context, request, format, outgoing, first));
+    } finally {
+      leave();
+    }
+  }
+
+  /** Ends all streams, and tells their clients to come again. */
+  stop(): void {
+    this.isStopping = true;
+    for (const stream of [...this.streams]) stream.end(shuttingDown);
+    for (const wait of this.waits) wait.abort();
+  }
+
+  private async serve(stream: FeedStream): Promise<void> {
+    const { request } = stream;
+    const watch = this.watchKey(request, () => stream.end(keyRevoked));
+    const age = setTimeout(() => stream.end(streamAge), jittered(this.settings.FEED_STREAM_AGE_MS));
+    const leftMs = (request.expiresAtMs ?? Infinity) - Date.now();
+    const expiry = Number.isFinite(leftMs)
+      ? setTimeout(() => stream.end(tokenExpired), Math.max(0, leftMs))
+      : undefined;
+    let feed = this.apps.get(request.appId);
+    if (!feed) this.apps.set(request.appId, (feed = new AppFeed(this.context, request.appId)));
+    const group = feed.enter(stream);
+    this.streams.add(stream);
+    feedMetrics.streams.inc();
+    try {
+      if (this.isStopping) stream.end(shuttingDown);
+      await stream.run(feed, group);
+    } finally {
+      feedMetrics.streams.dec();
+      this.streams.delete(stream);
+      feed.leave(stream, group);
+      if (feed.isEmpty && this.apps.get(request.appId) === feed) this.apps.delete(request.appId);
+      clearTimeout(age);
+      clearTimeout(expiry);
+      watch.end();
+    }
+  }
+
+  /** The first window of a request. Rejects with what is wrong with one of its channels. */
+  private async open(
+    { appId, since, subscriptions }: FeedRequest,
+    limits: { limit: number; bytesMax: number; waitMs: number },
+    requestId: string,
+    signal: CancelSignal,
+  ): Promise<ReadChangesResponse> {
+    const channels = fewChannels(subscriptions.map(({ channel }) => channel));
+    const opening = { ...limits, isOpening: true };
+    const window = await readChanges(this.data, { appId, since }, channels, opening, signal, requestId);
+    const [refusal] = window.refusals;
+    if (refusal) throw refusalError(refusal);
+    return window;
+  }
+
+  private watchKey({ keyId }: FeedRequest, onRevoked: () => void): { isRevoked: () => boolean; end: () => void } {
+    let isRevoked = false;
+    const revoke = () => {
+      isRevoked = true;
+      onRevoked();
+    };
+    const end = keyId === undefined ? () => {} : this.context.keys.add(keyId, revoke);
+    return { isRevoked: () => isRevoked, end };
+  }
+}
+
+const revoked = () => unauthenticated('The key is not valid any more');
+
+const keyRevoked = { code: 'UNAUTHENTICATED', message: 'The key is not valid any more', retry: false };
+const tokenExpired = { code: 'UNAUTHENTICATED', message: 'The feed token has expired', retry: false };
+const streamAge = { code: 'STREAM_AGE', message: 'The feed is renewed from time to time', retry: true };
+const shuttingDown = { code: 'SHUTTING_DOWN', message: 'The server is stopping', retry: true };

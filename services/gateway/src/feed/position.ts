@@ -1,0 +1,15 @@
+/** The place of a change among those of its app, see docs/feed.md. */
+export interface Position {
+  height: number;
+  place: number;
+}
+
+/** The position that a cursor of the data service names. */
+export function positionOf(cursor: string): Position {
+  const [height = '', place = ''] = cursor.split('-', 1)[0]!.split('.');
+  return { height: Number(height), place: Number(place) };
+}
+
+/** Negative, zero or positive, as one is before, at or behind the other. */
+export const comparePositions = (one: Position, other: Position): number =>
+  one.height - other.height || one.place - other.place;
