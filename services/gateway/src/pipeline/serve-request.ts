@@ -81,10 +81,7 @@ export async function serveRequest(
       }
     }
     if (outgoing.destroyed) throw clientDisconnected();
-    if (route.body?.kind === 'stream') {
-      continueIfExpected(incoming, outgoing);
-      setCommonHeaders(outgoing);
-    }
+    beginStreamedBody(route, incoming, outgoing);
     // Its deadline starts now that the whole request has arrived.
     const handling = newCallOf(gateway, context);
     const using = useSignature(gateway, route, caller, handling);
@@ -103,6 +100,12 @@ export async function serveRequest(
   } finally {
     leaveLimits();
   }
+}
+
+function beginStreamedBody({ body }: Route, incoming: Request, outgoing: Response): void {
+  if (body?.kind !== 'stream') return;
+  continueIfExpected(incoming, outgoing);
+  setCommonHeaders(outgoing);
 }
 
 /** Until its signature is checked, a request counts as one of a stranger. */
