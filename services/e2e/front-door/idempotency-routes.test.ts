@@ -14,6 +14,9 @@ const reading = [
   'list',
   'validateDocuments',
   'explainQuery',
+  'readSubscribedChanges',
+  // A token is kept nowhere: another one for the same request does no harm.
+  'createFeedToken',
   'getPayoutInfo',
   'listPayouts',
   'quotePrice',

@@ -14,7 +14,8 @@ const allPermissions: Permission[] = ['Read', 'Write', 'Admin', 'Pay'];
 function documentedPermission({ method, path }: Pick<Route, 'method' | 'path'>): Permission {
   if (method === 'GET') return /\/keys$/.test(path) ? 'Admin' : 'Read';
   if (method === 'PATCH' && path === '/applications/{app_id}') return 'Admin';
-  if (/^\/list$|^\/query\/sql$|\/(validate|explain|payout\/info|payout\/history)$/.test(path)) return 'Read';
+  if (/^\/list$|^\/query\/sql$|\/(validate|explain|feed-tokens|payout\/info|payout\/history)$/.test(path))
+    return 'Read';
   if (/\/(indexes|keys|retention|sharding|payout|skills|encryption)(\/|$)|\/(regenerate-key|relations)$/.test(path))
     return 'Admin';
   return 'Write';

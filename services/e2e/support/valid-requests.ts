@@ -85,6 +85,12 @@ const quote = { operation_type: 'write', size_kb: 1, collection: 'docs', monthly
 const x402 = body({ x402Version: 1, paymentPayload: { x: 1 }, paymentRequirements: { x: 1 } });
 const newIndex = (members: object) => body(({ newName }) => ({ name: newName(), collection: newName(), ...members }));
 
+const subscribed = {
+  subscriptions: [{ as: 'some', collection: 'docs', find, mode: 'latest' }],
+  select: ['id'],
+  documents: true,
+};
+
 /** By operation: requests that together have each member of its body and each parameter of its URL. */
 export const validRequests: Readonly<Record<string, readonly MakeValidRequest[]>> = {
   store: [body(({ appId, newName }) => ({ root: `${appId}::docs`, data: [{ id: newName(), n: 1 }] }))],
@@ -93,6 +99,12 @@ export const validRequests: Readonly<Record<string, readonly MakeValidRequest[]>
     body(({ appId }) => ({ root: `${appId}::docs`, ...sorted })),
   ],
   readCollection: [url({ ...page, 'n.$gte': '0' })],
+  readChanges: [
+    url({ since: '0', collection: 'docs', find: '{"n":1}', select: 'id', documents: 'true', mode: 'all', limit: '5' }),
+    url({ wait: '0' }),
+  ],
+  readSubscribedChanges: [body({ since: '0', wait: 0, limit: 5, ...subscribed })],
+  createFeedToken: [body({ ttl_seconds: 60, ...subscribed })],
   deleteDocument: [() => ({ path: { document_id: 'd2' }, query: { erase: 'false' } })],
   batch: [
     body({

@@ -9,6 +9,7 @@ const root = join(__dirname, '../../..');
 /** Reasons that no client sees, with why. */
 const internal: Record<string, string> = {
   CALL_REFUSED: 'between services; a caller gets INTERNAL',
+  CHANNELS_UNKNOWN: 'asks the gateway to send the channels of a feed',
   ACCOUNT_NOT_FOUND: 'of the ledger, which no route reaches yet',
 };
 

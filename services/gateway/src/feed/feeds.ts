@@ -10,7 +10,7 @@ import type { StreamContext } from './feed-group';
 import { FeedStream } from './feed-stream';
 import type { FeedFormat } from './feed-text';
 import { KeyWatch } from './key-watch';
-import { feedMetrics } from './metrics';
+import { exportStreamCounts } from './metrics';
 import { StreamSlots, type StreamLimits } from './stream-slots';
 import type { FeedRequest } from './subscription';
 
@@ -41,6 +41,7 @@ export class Feeds {
   private readonly context: StreamContext;
   /** The pages that are waited for. */
   private readonly waits = new Set<LinkedCancellation>();
+  private readonly unobserve: () => void;
   private isStopping = false;
 
   constructor(
@@ -49,6 +50,7 @@ export class Feeds {
     log: Logger,
   ) {
     this.slots = new StreamSlots(settings);
+    this.unobserve = exportStreamCounts(this.slots);
     const beatMs = Math.min(heartbeatMs, settings.IDLE_TIMEOUT_MS / 2);
     this.context = { data, keys: new KeyWatch(data, log), heartbeatMs: beatMs };
   }
@@ -112,6 +114,7 @@ export class Feeds {
   /** Ends all streams, and tells their clients to come again. */
   stop(): void {
     this.isStopping = true;
+    this.unobserve();
     for (const stream of [...this.streams]) stream.end(shuttingDown);
     for (const wait of this.waits) wait.abort();
   }
@@ -128,12 +131,10 @@ export class Feeds {
     if (!feed) this.apps.set(request.appId, (feed = new AppFeed(this.context, request.appId)));
     const group = feed.enter(stream);
     this.streams.add(stream);
-    feedMetrics.streams.inc();
     try {
       if (this.isStopping) stream.end(shuttingDown);
       await stream.run(feed, group);
     } finally {
-      feedMetrics.streams.dec();
       this.streams.delete(stream);
       feed.leave(stream, group);
       if (feed.isEmpty && this.apps.get(request.appId) === feed) this.apps.delete(request.appId);

@@ -1,10 +1,10 @@
-import { counters, gauges, histograms } from '@granary/shared/telemetry/metrics';
+import { addSource, counters, gauges, histograms } from '@granary/shared/telemetry/metrics';
+import type { StreamSlots } from './stream-slots';
 
 const none = { labels: [] };
 
 /** What is known of the feeds of this gateway. */
 export const feedMetrics = {
-  streams: gauges({ name: 'granary_feed_streams', help: 'Open feeds.', ...none }).with(),
   live: gauges({
     name: 'granary_feed_streams_live',
     help: 'Feeds that get each change as it is committed; the others read on their own what they have missed.',
@@ -32,3 +32,21 @@ export const feedMetrics = {
     ...none,
   }).with(),
 };
+
+/** Exports how many feeds there are and may be, until the function that it returns is called. */
+export const exportStreamCounts = (slots: StreamSlots): (() => void) =>
+  addSource({
+    families: [
+      {
+        name: 'granary_feed_streams',
+        help: 'Open feeds and waiting pages of changes.',
+        labels: [],
+        type: 'gauge',
+      },
+      { name: 'granary_feed_streams_limit', help: 'How many of them there may be.', labels: [], type: 'gauge' },
+    ],
+    collect: () => ({
+      granary_feed_streams: [[[], slots.counts().used]],
+      granary_feed_streams_limit: [[[], slots.counts().total]],
+    }),
+  });

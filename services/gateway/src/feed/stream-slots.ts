@@ -32,8 +32,8 @@ export class StreamSlots {
     });
   }
 
-  get used(): number {
-    return this.budget.counts().used;
+  counts(): { used: number; total: number } {
+    return this.budget.counts();
   }
 
   /** What it returns gives the slot back. Throws TOO_MANY_STREAMS. */

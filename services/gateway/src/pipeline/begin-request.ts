@@ -18,6 +18,7 @@ export function beginRequest(gateway: Pick<GatewayContext, 'config' | 'log' | 'i
     const context: RequestContext = {
       requestId,
       startedAtMs: performance.now(),
+      streamedAtMs: undefined,
       headers: ['X-Request-Id', requestId, 'X-Content-Type-Options', 'nosniff', ...cors(request)],
       cancellation: new Cancellation(),
       span: undefined,

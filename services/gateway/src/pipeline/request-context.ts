@@ -6,6 +6,8 @@ import type { Span } from '@granary/shared/telemetry/trace';
 export interface RequestContext {
   readonly requestId: string;
   readonly startedAtMs: number;
+  /** When a streamed answer began; its duration is that of its client. */
+  streamedAtMs: number | undefined;
   /** Headers of every answer: names and values in turn. */
   readonly headers: readonly string[];
   /** Aborted when the client disconnects before it has the answer. */

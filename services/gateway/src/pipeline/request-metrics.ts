@@ -10,7 +10,7 @@ const requests = counters({
 });
 const durations = histograms({
   name: 'granary_http_request_duration_seconds',
-  help: 'Duration of requests to the HTTP API, until the answer was sent.',
+  help: 'Duration of requests to the HTTP API, until the answer was sent; of feeds, until they began.',
   labels: ['method', 'route'],
 });
 const inFlight = gauges({
@@ -66,7 +66,7 @@ export function recordRequestEnd(request: Request, response: Response, context: 
   const route = context.route ?? noRoute;
   const status = response.headersSent ? response.statusCode : 0;
   const { duration, byStatus } = metricsOf(method, route);
-  duration.observe((performance.now() - context.startedAtMs) / 1_000);
+  duration.observe(((context.streamedAtMs ?? performance.now()) - context.startedAtMs) / 1_000);
   let counter = byStatus.get(status);
   if (!counter)
     byStatus.set(status, (counter = requests.with(methods.has(method) ? method : 'other', route, String(status))));

@@ -7,6 +7,7 @@ import { eventsByTarget } from '../feed/stream-events';
 import type { FeedRequest, Subscription } from '../feed/subscription';
 import { mayReadPrivate, type AnyReader } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
+import { requestContextOf } from '../pipeline/request-context';
 import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
 import { writeHead } from '../pipeline/send-answer';
 import { feedBody, feedQuery, feedTokenBody } from '../validation/feed-request';
@@ -266,6 +267,7 @@ async function follow(
   }
   request.leaveLimits();
   await feeds.stream(feed, format, outgoing, call.requestId, call.signal, () => {
+    requestContextOf(outgoing).streamedAtMs = performance.now();
     writeHead(outgoing, 200, {
       'Content-Type': contentTypes[format],
       'Cache-Control': 'no-store',

@@ -19,7 +19,7 @@ const sinceText =
 const modeText = '`all`: every version; `latest`: each document once in a step, in its newest version';
 const documentsText = '`false`: without the documents, only their ids';
 
-const cursorPattern = /^(now|\d{1,15}(\.\d{1,9}-[0-9a-f]{8})?)$/;
+const cursorPattern = /^(now|[0-9]{1,15}([.][0-9]{1,9}-[0-9a-f]{8})?)$/;
 const cursorRule = 'must be now, a height or a cursor';
 
 /** The parameters of a feed in a URL. */
