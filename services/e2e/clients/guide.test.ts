@@ -26,6 +26,16 @@ test('the examples of api.md, payouts.md and prices.md run in their order, and a
   }
 });
 
+test('the examples of feed.md run in their order, and are answered as the page shows', async () => {
+  granary = await startGranary('direct');
+  const { key } = await newApp(granary, 'demo');
+  const { statuses, shown, output } = await runPage(granary, 'feed.md', key);
+  expect(statuses.map((line) => line.slice(0, 3))).toEqual(['202', '200', '200', '200', '200', '201']);
+  expect(shown).toBe(1);
+  expect(output).toMatch(/event: ready\ndata: \{"app_id":"demo","head":1\}\n\nid: 1\.1-[0-9a-f]{8}\nevent: put/);
+  expect(output).toMatch(/"as":\["all","old"\],"height":1,"place":1/);
+});
+
 describeWith(describe, 'python')('docs/money/get-paid.md', () => {
   test('sells a page, buys it by the official client in Python, and pays out the share of the app', async () => {
     granary = await startGranary('direct', { settings: { payments: playMoney } });

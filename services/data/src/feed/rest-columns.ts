@@ -101,6 +101,9 @@ function shapeColumn({ conditions }: Shape): Sql {
     others.some((other) => other.values[place] !== value) && typeof value === 'string' ? [place] : [],
   );
   const parts = first.values.map((value, place) => (varying.includes(place) ? trusted(`p.v${place}`) : value));
+  // Conditions that differ in spelling only have the same values as well.
+  const isSame = sql`case when ${new Sql(first.strings, first.values)} then 't' else 'f' end`;
+  if (varying.length === 0) return sql`repeat(${isSame}, ${trusted(String(conditions.length))})`;
   const columns = varying.map((place) => trusted(`v${place}`));
   const lists = varying.map((place) => sql`${conditions.map(({ values }) => values[place])}::text[]`);
   const holds = sql`case when ${new Sql(first.strings, parts)} then 't' else 'f' end`;
