@@ -24,8 +24,8 @@ const heartbeatMs = 20_000;
 /** Bytes of texts of a JSON page, and of the first page of a stream. */
 const pageBytes = 1024 * 1024;
 const firstPageBytes = 128 * 1024;
-/** A wait ends so long before its connection counts as idle. */
-const idleMarginMs = 5_000;
+/** A wait takes this part of the time after which its connection would count as idle. */
+const waitPartOfIdle = 0.9;
 
 /** How a page of changes is read. */
 export interface PageOptions {
@@ -65,7 +65,7 @@ export class Feeds {
     requestId: string,
     signal: CancelSignal,
   ): Promise<ReadChangesResponse> {
-    const wait = Math.min(waitMs, Math.max(0, this.settings.IDLE_TIMEOUT_MS - idleMarginMs));
+    const wait = Math.min(waitMs, Math.floor(waitPartOfIdle * this.settings.IDLE_TIMEOUT_MS));
     if (wait === 0 || this.isStopping) {
       return this.open(request, { limit, bytesMax: pageBytes, waitMs: 0 }, requestId, signal);
     }
