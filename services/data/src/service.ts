@@ -26,6 +26,7 @@ import { BulkThrottle } from './commit/bulk-throttle';
 import { WriteMemory } from './commit/write-memory';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
+import { ChannelSets } from './feed/channel-set';
 import { HeadSignals } from './feed/head-signals';
 import { dataHandlers } from './handlers';
 import { CatalogCache, readerCache } from './catalog/cache';
@@ -117,6 +118,7 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
     log,
     committer,
     headSignals,
+    channelSets: new ChannelSets(),
     derived: afterPlan.removals,
     usage,
     storage,

@@ -18,22 +18,26 @@ export interface ChannelSet {
 
 /** Sets that are kept: one for each app that a gateway watches, and the one before it. */
 const setsMax = 4_096;
-const sets = new LRUCache<string, ChannelSet>({ max: setsMax });
 
-/**
- * The channels of a request, which sends them in full, or the digest of a set that this process has got before. Throws
- * CHANNELS_UNKNOWN, and what `parseChannel` throws.
- */
-export function channelSetOf(digest: Buffer, messages: readonly FeedChannel[]): ChannelSet {
-  const key = digest.toString('latin1');
-  const known = key === '' ? undefined : sets.get(key);
-  if (known) return known;
-  if (messages.length === 0) {
-    throw new ServiceError('FAILED_PRECONDITION', CHANNELS_UNKNOWN, 'The channels have to be sent');
+/** The sets of channels that gateways name by their digests. What is compiled for a set is kept by it. */
+export class ChannelSets {
+  private readonly sets = new LRUCache<string, ChannelSet>({ max: setsMax });
+
+  /**
+   * The channels of a request, which sends them in full, or the digest of a set that this process has got before.
+   * Throws CHANNELS_UNKNOWN, and what `parseChannel` throws.
+   */
+  of(digest: Buffer, messages: readonly FeedChannel[]): ChannelSet {
+    const key = digest.toString('latin1');
+    const known = key === '' ? undefined : this.sets.get(key);
+    if (known) return known;
+    if (messages.length === 0) {
+      throw new ServiceError('FAILED_PRECONDITION', CHANNELS_UNKNOWN, 'The channels have to be sent');
+    }
+    const set = setOf(messages.map(parseChannel));
+    if (key !== '') this.sets.set(key, set);
+    return set;
   }
-  const set = setOf(messages.map(parseChannel));
-  if (key !== '') sets.set(key, set);
-  return set;
 }
 
 function setOf(channels: readonly Channel[]): ChannelSet {

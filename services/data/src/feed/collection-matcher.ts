@@ -3,7 +3,7 @@ import { JsonReader } from '@granary/shared/json/reader';
 import type { CollectionRef } from '../catalog/collection';
 import { compileWatch, documentDepthMax, readDocument, type WatchTree } from '../json/document';
 import { storedFilter } from '../query/execute/encrypted-read';
-import { isAll, type Condition, type Path } from '../query/language/condition';
+import { conditionText, isAll, type Condition, type Path } from '../query/language/condition';
 import { documentsRelation } from '../query/plan/relation';
 import { canonicalText, valueAt } from '../values/canonical';
 import type { Channel } from './channel';
@@ -118,7 +118,7 @@ class FilterTable {
   }
 
   private restIndex(condition: Condition): number {
-    const key = JSON.stringify(condition);
+    const key = conditionText(condition);
     let index = this.restIndexes.get(key);
     if (index === undefined) {
       index = this.rests.push(condition) - 1;

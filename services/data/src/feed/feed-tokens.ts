@@ -30,7 +30,7 @@ export async function createFeedToken({ fast }: FastContext, request: CreateFeed
   const app = await findApp(fast, request.appId);
   const hash = await findKeyHash(fast, app, request.keyId);
   if (!hash) throw notFound(KEY_NOT_FOUND, 'There is no such key');
-  const exp = Math.floor((await databaseTime(fast)).getTime() / 1_000) + request.ttlSeconds;
+  const exp = Math.ceil((await databaseTime(fast)).getTime() / 1_000) + request.ttlSeconds;
   const claims: TokenClaims = { key: request.keyId, exp, content: request.content.toString() };
   const payload = Buffer.from(JSON.stringify(claims)).toString('base64url');
   const token = `ft_${payload}.${macOf(app, hash, payload).toString('base64url')}`;

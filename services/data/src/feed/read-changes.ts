@@ -7,7 +7,7 @@ import { findApp, type App } from '../catalog/app';
 import { withFreshSource } from '../query/execute/read-page';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { lookUpCollection, type ReadContext } from '../reads/read-context';
-import { channelSetOf, type ChannelSet } from './channel-set';
+import type { ChannelSet, ChannelSets } from './channel-set';
 import { formatCursor, parseSince, shortHash, type Since } from './cursor';
 import { readFeedHead, type FeedHead } from './feed-head';
 import type { HeadSignals } from './head-signals';
@@ -16,6 +16,7 @@ import { readWindow, type FeedWindow } from './window';
 /** The context of the feed. */
 export interface FeedContext extends ReadContext {
   headSignals: HeadSignals;
+  channelSets: ChannelSets;
 }
 
 /** A request that has seen changes, none of them for its channels, is answered after so long, with its new position. */
@@ -42,7 +43,7 @@ export async function readChanges(
   request: ReadChangesRequest,
   call: Pick<Call, 'signal' | 'deadlineMs'>,
 ): Promise<ReadChangesResponse> {
-  const set = channelSetOf(request.channelsDigest, request.channels);
+  const set = context.channelSets.of(request.channelsDigest, request.channels);
   const since = parseSince(request.since);
   const app = await findApp(context.fast, request.appId);
   const watch = request.waitMs > 0 ? context.headSignals.watch(app) : undefined;

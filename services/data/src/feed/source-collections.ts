@@ -17,14 +17,17 @@ export interface SourceCollection {
   channels: readonly number[];
 }
 
-/** A collection as the channels of a set read it, as of a revision of the catalog. */
-interface KeptSource {
+/** What is compiled for the channels of a set that read a collection. */
+type CompiledSource = Omit<SourceCollection, 'ref'>;
+
+interface CompiledEntry {
+  /** The revision of the catalog that it was compiled for. */
   revision: bigint;
-  source: SourceCollection;
+  compiled: CompiledSource;
 }
 
-/** What is compiled for the channels of a set, by the number of the collection. */
-const keptSources = new WeakMap<ChannelSet, Map<bigint, KeptSource>>();
+/** By the number of the collection. */
+const compiledSources = new WeakMap<ChannelSet, Map<bigint, CompiledEntry>>();
 
 /** The collections of an app, as the channels of one request may read them. */
 export class SourceCollections {
@@ -102,17 +105,16 @@ export class SourceCollections {
     else if (ref.readPrices) this.refused.set(index, notSold(ref.name));
   }
 
-  /** The matcher of a collection, which outlives this request and has channels that this one refuses. */
+  /** What is compiled outlives this request, and has channels that this one refuses. */
   private sourceOf(ref: CollectionRef): SourceCollection {
-    let ofSet = keptSources.get(this.set);
-    if (!ofSet) keptSources.set(this.set, (ofSet = new Map<bigint, KeptSource>()));
+    let ofSet = compiledSources.get(this.set);
+    if (!ofSet) compiledSources.set(this.set, (ofSet = new Map<bigint, CompiledEntry>()));
     const kept = ofSet.get(ref.number);
-    if (kept?.revision === ref.revision) return kept.source;
+    if (kept?.revision === ref.revision) return { ref, ...kept.compiled };
     const channels = [...this.set.channels.entries()].filter(([, channel]) => reads(channel, ref.name));
-    const matcher = new CollectionMatcher(ref, channels);
-    const source = { ref, matcher, channels: channels.map(([index]) => index) };
-    ofSet.set(ref.number, { revision: ref.revision, source });
-    return source;
+    const compiled = { matcher: new CollectionMatcher(ref, channels), channels: channels.map(([index]) => index) };
+    ofSet.set(ref.number, { revision: ref.revision, compiled });
+    return { ref, ...compiled };
   }
 }
 

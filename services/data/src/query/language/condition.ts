@@ -1,4 +1,4 @@
-import type { JsonNumber, JsonValue } from '@granary/shared/json/value';
+import { toText, type JsonNumber, type JsonValue } from '@granary/shared/json/value';
 import type { DatasetTable } from '../../catalog/dataset';
 import type { Regexp } from './regexp/regexp';
 
@@ -54,3 +54,9 @@ export const pathsOf = (condition: Condition): Path[] =>
 
 /** Whether a condition holds for every record, whatever is in it. */
 export const isAll = (condition: Condition): boolean => condition.kind === 'and' && condition.conditions.every(isAll);
+
+/** Tells a condition from others: the same text for the same condition. JSON has nothing of what is in a Map. */
+export const conditionText = (condition: Condition): string =>
+  condition.kind === 'is' && typeof condition.value === 'string'
+    ? JSON.stringify(condition)
+    : JSON.stringify(condition, (_, value: unknown) => (value instanceof Map ? { map: toText(value) } : value));

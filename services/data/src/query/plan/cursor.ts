@@ -3,7 +3,7 @@ import { arrayStep } from '../../json/document';
 import { computedDigitsMax } from '@granary/shared/json/number-range';
 import { JsonReader } from '@granary/shared/json/reader';
 import { readJson, readValue, toText, type JsonValue } from '@granary/shared/json/value';
-import type { Condition, Path } from '../language/condition';
+import { conditionText, type Condition, type Path } from '../language/condition';
 import type { Relation } from './relation';
 import { invalidCursor } from '../language/paging';
 import type { SortTerm } from '../language/sort';
@@ -92,15 +92,10 @@ function digestOf({ source, find, terms, descending }: CursorScope, payload: Buf
   const order = terms.map((term) => [term.path, term.descending, source.dates.has(term.path.join('.'))]);
   const conditions = find.kind === 'and' ? find.conditions : [find];
   // The order of conditions means nothing, and that of parameters in a URL may change on the way.
-  const query = [formatVersion, source.identity, order, descending, conditions.map(textOf).sort()];
+  const query = [formatVersion, source.identity, order, descending, conditions.map(conditionText).sort()];
   const bytes = Buffer.concat([Buffer.from(`${JSON.stringify(query)}\0`), payload]);
   return hash('sha256', bytes, 'buffer').subarray(0, digestBytes);
 }
-
-const textOf = (condition: Condition): string =>
-  condition.kind === 'is' && typeof condition.value === 'string'
-    ? JSON.stringify(condition)
-    : JSON.stringify(condition, (_, value: unknown) => (value instanceof Map ? { map: toText(value) } : value));
 
 /** A row of a page, with its id and version where the text of the record does not tell its place. */
 export interface PageRow {
