@@ -141,6 +141,7 @@ async function assemble(context: Context, config: DataConfig, overrides: DataOve
     implementations: [{ definition: dataDefinition, handlers, access: dataAccess }, outbox],
     checks: { views: brokenViewsCheck(pool) },
     appended: published,
+    draining: () => headSignals.stop(),
   };
 }
 

@@ -8,8 +8,8 @@ import { dateFields, documentValues } from './support/query-values';
 import { seededRandom, type Random } from './support/random';
 
 /*
- * Channels with many filters at once: found by the values that they ask for, or evaluated together, by one statement for
- * all filters of one form. Each has to get what its meaning holds for, and the removal of what it held for before.
+ * Channels with many filters at once: found by the values that they ask for, or evaluated together, by one statement
+ * for all filters of one form. Each has to get what its meaning holds for, and the removal of what it held for before.
  */
 
 const roundCount = size({ run: 40, long: 3_000 });

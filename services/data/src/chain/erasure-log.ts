@@ -10,6 +10,11 @@ export type ErasureReason = 'erased' | 'dropped';
 /** Whoever follows the commits of an app learns here, between two of them, which texts are gone. */
 export const erasuresTable = (appNumber: bigint): Sql => named('a_', appNumber, '.erasures');
 
+/** The place behind the erasures of a height; no row where there are none. A row has as many places as ids. */
+export const endOfErasures = (appNumber: bigint, height: Sql): Sql =>
+  sql`select e.place + greatest(cardinality(e.ids), 1) as place from ${erasuresTable(appNumber)} e
+      where e.height = ${height} order by e.place desc limit 1`;
+
 /**
  * Logs an erasure behind the last commit of its app: it takes the next places of that height, one for each id, or one
  * for a collection. The app must be locked. The first erasure of an app creates the table. The revision of the catalog
@@ -17,24 +22,25 @@ export const erasuresTable = (appNumber: bigint): Sql => named('a_', appNumber, 
  */
 export async function logErasure(
   tx: Connection,
-  { appNumber, number, name }: Pick<CollectionRef, 'appNumber' | 'number' | 'name'>,
+  { appNumber, number, name, readAccess, readPrices }: CollectionRef,
   erasure: { reason: ErasureReason; ids: readonly string[]; at: Date },
 ): Promise<void> {
   const table = erasuresTable(appNumber);
+  const isPublic = readAccess === 'public' && !readPrices;
   await execute(
     tx,
     sql`create table if not exists ${table} (
           height bigint not null, place int not null, reason text not null, collection text not null,
-          collection_number bigint not null, ids text[] not null, at timestamptz not null,
+          collection_number bigint not null, is_public boolean not null, ids text[] not null, at timestamptz not null,
           primary key (height, place))`,
   );
   await execute(
     tx,
-    sql`insert into ${table} (height, place, reason, collection, collection_number, ids, at)
+    sql`insert into ${table} (height, place, reason, collection, collection_number, is_public, ids, at)
         select h.height,
-          greatest((select coalesce(max(e.place + greatest(cardinality(e.ids), 1)), 0) from ${table} e where e.height = h.height),
+          greatest(coalesce((${endOfErasures(appNumber, sql`h.height`)}), 0),
                    (select coalesce(max(${entryCount(sql`c`)}), 0) from ${commitsTable(appNumber)} c where c.height = h.height)),
-          ${erasure.reason}, ${name}, ${number}, ${erasure.ids}::text[], ${erasure.at}
+          ${erasure.reason}, ${name}, ${number}, ${isPublic}, ${erasure.ids}::text[], ${erasure.at}
         from head h where h.app_number = ${appNumber}`,
   );
   await bumpCatalogRevision(tx, appNumber);

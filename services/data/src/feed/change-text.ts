@@ -44,14 +44,11 @@ export function putMembers(
   entry: LogEntry,
   version: StoredVersion | undefined,
   document: Buffer | null | undefined,
+  withHash: boolean,
 ): Buffer {
-  const { sha256: hash } = entry;
-  const members = membersOf({
-    ...common(entry),
-    version: versionNumber(version),
-    at: entry.at.toISOString(),
-    sha256: hash,
-  });
+  const hash = withHash ? { sha256: entry.sha256 } : {};
+  const state = { version: versionNumber(version), at: entry.at.toISOString() };
+  const members = membersOf({ ...common(entry), ...state, ...hash });
   if (document === undefined) return Buffer.from(members);
   return Buffer.concat([Buffer.from(`${members},"document":`), document ?? Buffer.from('null')]);
 }

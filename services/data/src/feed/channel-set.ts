@@ -12,16 +12,21 @@ export interface ChannelSet {
   names: ReadonlySet<string>;
   hasAll: boolean;
   hasLatest: boolean;
+  /** Whether a channel has the right to everything; else the limits of public reads hold. */
+  mayReadPrivate: boolean;
   /** Ways to show a document. */
   shownCount: number;
 }
 
-/** Sets that are kept: one for each app that a gateway watches, and the one before it. */
-const setsMax = 4_096;
+/** Channels of all sets that are kept. */
+const channelsMax = 200_000;
 
 /** The sets of channels that gateways name by their digests. What is compiled for a set is kept by it. */
 export class ChannelSets {
-  private readonly sets = new LRUCache<string, ChannelSet>({ max: setsMax });
+  private readonly sets = new LRUCache<string, ChannelSet>({
+    maxSize: channelsMax,
+    sizeCalculation: ({ channels }) => 1 + channels.length,
+  });
 
   /**
    * The channels of a request, which sends them in full, or the digest of a set that this process has got before.
@@ -46,6 +51,7 @@ function setOf(channels: readonly Channel[]): ChannelSet {
     names: new Set(channels.flatMap(({ collections }) => collections ?? [])),
     hasAll: channels.some(({ collections }) => collections === undefined),
     hasLatest: channels.some(({ onlyLatest }) => onlyLatest),
+    mayReadPrivate: channels.some(({ mayReadPrivate }) => mayReadPrivate),
     shownCount: new Set(channels.map(({ shownAs }) => shownAs)).size,
   };
 }

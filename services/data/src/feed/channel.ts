@@ -23,14 +23,14 @@ export interface Channel {
   shownAs: string;
 }
 
-const hasFilter = ({ find }: Channel): boolean => !isAll(find);
-
-/** Whether the old version of a document matters to a channel. */
-export const looksAtOldVersions = hasFilter;
-
-/** Filters of one size that are kept; gateways send the channels of an app whenever one is added. */
-const channelsMax = 50_000;
-const parsedChannels = new LRUCache<string, Channel>({ max: channelsMax });
+/** Memory for parsed channels, which gateways send again whenever another one is added. */
+const cacheBytesMax = 64 * 1024 * 1024;
+/** A parsed filter takes about so many times the bytes of its text. */
+const parsedFactor = 5;
+const parsedChannels = new LRUCache<string, Channel>({
+  maxSize: cacheBytesMax,
+  sizeCalculation: (_, key) => 1_000 + parsedFactor * key.length,
+});
 
 /** Parses a channel. Throws INVALID_QUERY and LIMIT_EXCEEDED with the place in its request. */
 export function parseChannel(message: FeedChannel): Channel {
@@ -52,11 +52,21 @@ export function parseChannel(message: FeedChannel): Channel {
     onlyLatest: message.onlyLatest,
     mayReadPrivate: message.mayReadPrivate,
     isDelegated: message.isDelegated,
-    shownAs: message.omitsDocuments ? 'ids' : `${message.mayReadPrivate} ${message.select.toString()}`,
+    shownAs: '',
   };
+  channel.shownAs = waysOf(channel, message.select);
   parsedChannels.set(key, channel);
   return channel;
 }
+
+function waysOf(channel: Channel, select: Buffer): string {
+  const documents = channel.hasDocuments ? `${channel.mayReadPrivate} ${select.toString()}` : 'ids';
+  return `${hidesHash(channel)} ${documents}`;
+}
+
+/** Whether a channel may not know the hash of a text: what is left out of the text could be guessed by it. */
+export const hidesHash = ({ isDelegated, projection, hasDocuments }: Channel): boolean =>
+  isDelegated && (projection !== 'all' || !hasDocuments);
 
 function keyOf({ collections, find, select, ...flags }: FeedChannel): string {
   const { omitsDocuments, onlyLatest, mayReadPrivate, isDelegated } = flags;

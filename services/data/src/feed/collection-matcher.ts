@@ -45,7 +45,11 @@ export class CollectionMatcher {
     const filters = new FilterTable();
     const unfiltered: number[] = [];
     const refusals = new Map<number, ServiceError>();
-    for (const [channel, { find, mayReadPrivate }] of channels) {
+    // Those of strangers come last where there are too many.
+    const inOrder = [...channels].sort(
+      ([, one], [, other]) => Number(other.mayReadPrivate) - Number(one.mayReadPrivate),
+    );
+    for (const [channel, { find, mayReadPrivate }] of inOrder) {
       try {
         if (isAll(find)) unfiltered.push(channel);
         else filters.add(channel, storedFilter(relation, find, mayReadPrivate), relation.dates);
@@ -141,6 +145,6 @@ const tooManyFilters = (collection: string): ServiceError =>
   new ServiceError(
     'RESOURCE_EXHAUSTED',
     TOO_MANY_FILTERS,
-    `The feeds of ${collection} have more than ${shapesMax} different filters that no equality narrows`,
+    `The feeds of ${collection} have too many different filters that no equality narrows`,
     { details: { limit: 'filters of a collection', max: shapesMax } },
   );

@@ -27,9 +27,11 @@ export function parseSince(text: string): Since {
   if (height !== undefined && place !== undefined && hash !== undefined) {
     return { kind: 'cursor', position: { height: BigInt(height), place: Number(place) }, hash };
   }
-  const rule = 'must be now, a height, or a cursor of this feed';
-  throw invalid('The position is not valid', { since: [rule] });
+  throw unknownPosition();
 }
+
+export const unknownPosition = (): ServiceError =>
+  invalid('The position is not valid', { since: ['must be now, a height, or a cursor of this feed'] });
 
 /** The text of a position; `hash` is that of the commit at its height. */
 export const formatCursor = ({ height, place }: Position, hash: Buffer): string =>

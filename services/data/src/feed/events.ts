@@ -1,15 +1,10 @@
 import type { FeedEvent } from '@granary/shared/gen/granary/data/v1/FeedEvent';
 import { isAll } from '../query/language/condition';
-import type { Channel } from './channel';
-import { putMembers, removeMembers, type RemovalReason, type ShownDocuments } from './change-text';
+import { hidesHash, type Channel } from './channel';
+import { putMembers, removeMembers, type ShownDocuments } from './change-text';
+import type { Delivery } from './deliveries';
 import type { LogEntry } from './log';
 import type { StoredVersion } from './versions';
-
-/** What an entry is to channels: a new version, or a removal. */
-export interface Delivery {
-  puts: readonly number[];
-  removals: ReadonlyArray<readonly [channel: number, reason: RemovalReason]>;
-}
 
 /** The events of one entry, each with the channels that get the same bytes; removals first. */
 export function eventsOf(
@@ -35,7 +30,7 @@ export function eventsOf(
       if (!hasDocuments) return undefined;
       return version?.text && shown ? shown.textFor(channels[channel]!, version.text) : null;
     };
-    add(`put ${shownAs}`, channel, 'put', () => putMembers(entry, version, document()));
+    add(`put ${shownAs}`, channel, 'put', () => putMembers(entry, version, document(), !hidesHash(channels[channel]!)));
   }
   return [...events.values()];
 }

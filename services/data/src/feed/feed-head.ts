@@ -2,9 +2,9 @@ import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { appNotFound, type App } from '../catalog/app';
 import { commitsTable, entryCount } from '../chain/commit-log';
-import { erasuresTable } from '../chain/erasure-log';
+import { endOfErasures } from '../chain/erasure-log';
 import { genesisHash } from '../chain/hash-chain';
-import { cursorAhead, cursorGone, shortHash, type Position, type Since } from './cursor';
+import { cursorAhead, cursorGone, shortHash, unknownPosition, type Position, type Since } from './cursor';
 
 /** The end of the log of an app, and the beginning of a feed in it, in one snapshot. */
 export interface FeedHead {
@@ -26,7 +26,7 @@ interface HeadRow {
   documents: number | null;
 }
 
-/** Throws APP_NOT_FOUND, CURSOR_AHEAD, CURSOR_GONE. */
+/** Throws APP_NOT_FOUND, CURSOR_AHEAD, CURSOR_GONE, VALIDATION_FAILED. */
 export async function readFeedHead(db: Queryable, app: App, since: Since): Promise<FeedHead> {
   const height = heightOf(since);
   const head = await row<HeadRow>(
@@ -41,23 +41,22 @@ export async function readFeedHead(db: Queryable, app: App, since: Since): Promi
   if (height !== undefined && height > head.height)
     throw since.kind === 'cursor' ? cursorGone() : cursorAhead(head.height);
   const hash = head.hash ?? genesisHash;
-  const documents = head.documents ?? 0;
-  const position = since.kind === 'cursor' ? since.position : { height: height ?? head.height, place: documents };
   if (since.kind === 'cursor' && since.hash !== shortHash(hash)) throw cursorGone();
-  const found = { height: head.height, catalogRevision: head.revision, hasErasures: head.has_erasures };
-  if (since.kind !== 'now' || !head.has_erasures) return { ...found, position, hash };
-  return { ...found, position: { ...position, place: await endOfErasures(db, app, position) }, hash };
+  const documents = head.documents ?? 0;
+  const state = { height: head.height, catalogRevision: head.revision, hasErasures: head.has_erasures, hash };
+  const position = since.kind === 'cursor' ? since.position : { height: height ?? head.height, place: documents };
+  // Behind the documents of a commit there may be erasures. No feed has given a position behind them.
+  const mayBeErasure = head.has_erasures && (since.kind === 'now' || position.place > documents);
+  const end = mayBeErasure ? await placeBehindErasures(db, app, position.height, documents) : documents;
+  if (position.place > end) throw unknownPosition();
+  return { ...state, position: since.kind === 'now' ? { ...position, place: end } : position };
 }
 
 const heightOf = (since: Since): bigint | undefined =>
   since.kind === 'now' ? undefined : since.kind === 'height' ? since.height : since.position.height;
 
-/** The place behind the erasures of a height. */
-async function endOfErasures(db: Queryable, app: App, { height, place }: Position): Promise<number> {
-  const end = await row<{ place: number }>(
-    db,
-    sql`select coalesce(max(place + greatest(cardinality(ids), 1)), 0) as place
-        from ${erasuresTable(app.number)} where height = ${height}`,
-  );
-  return Math.max(place, end!.place);
+/** The place behind all that happened at a height. */
+async function placeBehindErasures(db: Queryable, { number }: App, height: bigint, documents: number): Promise<number> {
+  const end = await row<{ place: number }>(db, endOfErasures(number, sql`${height}`));
+  return Math.max(documents, end?.place ?? 0);
 }

@@ -20,6 +20,8 @@ export interface LogEntry {
   /** Undefined for a collection that was dropped. */
   id: string | undefined;
   at: Date;
+  /** Of an erasure: whether anybody could read the collection then. */
+  isPublic: boolean;
   /** Of a version: its ordinal, and the SHA-256 of its text in hex, null where it was not kept. */
   ordinal: bigint;
   sha256: string | null;
@@ -59,6 +61,7 @@ interface ErasureRow {
   reason: ErasureReason;
   collection: string;
   collection_number: bigint;
+  is_public: boolean;
   ids: string[];
   at: Date;
 }
@@ -110,12 +113,13 @@ const readErasures = (
 ): Promise<ErasureRow[]> =>
   rows<ErasureRow>(
     db,
-    sql`select height, place, reason, collection, collection_number, ids, at from (
+    sql`select height, place, reason, collection, collection_number, is_public, ids, at from (
           select e.*, coalesce(sum(greatest(cardinality(ids), 1)) over (
             order by height, place rows between unbounded preceding and 1 preceding), 0) as before
           from (
             select * from ${erasuresTable(number)} where height between ${height} and ${lastHeight}
-              and (height > ${height} or place + greatest(cardinality(ids), 1) > ${place})
+              and (height > ${height} or place >= coalesce((
+                select max(place) from ${erasuresTable(number)} where height = ${height} and place <= ${place}), 0))
             order by height, place limit ${entriesMax}
           ) e
         ) b where before < ${entriesMax} order by height, place`,
@@ -141,6 +145,7 @@ function windowOf({ head, slices, completeHeight, erasures, isCut }: Logs): LogW
   for (const part of parts) {
     // What follows erasures that were not read comes in another window.
     if (lastErasure && part.end.height > lastErasure.height) break;
+    if (part.entries.length === 0 && part.end.height === position.height && part.end.place <= position.place) continue;
     entries.push(...part.entries);
     end = part.end;
   }
@@ -153,17 +158,17 @@ function windowOf({ head, slices, completeHeight, erasures, isCut }: Logs): LogW
   };
 }
 
-/** Entries that follow each other, and the position behind them. */
-interface LogPart {
+/** Entries that follow each other, and the positions before and behind them. */
+interface LogPiece {
   entries: readonly LogEntry[];
   first: Position;
   end: Position;
 }
 
-const inOrder = ({ first: one }: LogPart, { first: other }: LogPart): number =>
+const inOrder = ({ first: one }: LogPiece, { first: other }: LogPiece): number =>
   one.height === other.height ? one.place - other.place : one.height < other.height ? -1 : 1;
 
-function partOfCommit(slice: CommitSlice): LogPart {
+function partOfCommit(slice: CommitSlice): LogPiece {
   const { height, first, ordinal, collection, at, ids, hashes } = slice;
   const entryOf = (id: string, index: number): LogEntry => ({
     kind: 'stored',
@@ -173,6 +178,7 @@ function partOfCommit(slice: CommitSlice): LogPart {
     collectionNumber: slice.collection_number,
     id,
     at,
+    isPublic: false,
     ordinal,
     sha256: hashes?.toString('hex', index * hashBytes, (index + 1) * hashBytes) ?? null,
   });
@@ -184,7 +190,7 @@ function partOfCommit(slice: CommitSlice): LogPart {
   };
 }
 
-function partOfErasure({ height, place, reason, collection, ids, at, ...row }: ErasureRow, from: Position): LogPart {
+function partOfErasure({ height, place, reason, collection, ids, at, ...row }: ErasureRow, from: Position): LogPiece {
   const entryOf = (id: string | undefined, index: number): LogEntry => ({
     kind: reason,
     height,
@@ -193,10 +199,11 @@ function partOfErasure({ height, place, reason, collection, ids, at, ...row }: E
     collectionNumber: row.collection_number,
     id,
     at,
+    isPublic: row.is_public,
     ordinal: 0n,
     sha256: null,
   });
   const all = reason === 'dropped' ? [entryOf(undefined, 0)] : ids.map(entryOf);
   const entries = all.filter((entry) => height > from.height || entry.place >= from.place);
-  return { entries, first: { height, place: entries[0]!.place }, end: { height, place: place + all.length } };
+  return { entries, first: { height, place: entries[0]?.place ?? place }, end: { height, place: place + all.length } };
 }

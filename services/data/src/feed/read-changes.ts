@@ -1,9 +1,10 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { pause } from '@granary/shared/concurrency/backoff';
 import type { ReadChangesRequest } from '@granary/shared/gen/granary/data/v1/ReadChangesRequest';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import type { ServiceError } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import { findApp, type App } from '../catalog/app';
+import { needsKey } from '../query/language/paging';
 import { withFreshSource } from '../query/execute/read-page';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { lookUpCollection, type ReadContext } from '../reads/read-context';
@@ -24,6 +25,8 @@ const progressAfterMs = 4_000;
 /** The shortest time between two windows of one request, and how many times the duration of the first it is. */
 const windowPauseMs = 15;
 const windowPauseFactor = 2;
+/** Pages that wait are read one by one at each change, unlike feeds, so not as often. */
+const pagePauseMs = 250;
 /** The time that is left for the answer at the end of a wait. */
 const answerMarginMs = 1_000;
 
@@ -45,6 +48,7 @@ export async function readChanges(
 ): Promise<ReadChangesResponse> {
   const set = context.channelSets.of(request.channelsDigest, request.channels);
   const since = parseSince(request.since);
+  if (since.kind === 'height' && !set.channels.every(({ mayReadPrivate }) => mayReadPrivate)) throw needsKey('past');
   const app = await findApp(context.fast, request.appId);
   const watch = request.waitMs > 0 ? context.headSignals.watch(app) : undefined;
   try {
@@ -67,9 +71,10 @@ async function waitForChanges(
 ): Promise<ReadAt> {
   const startedAtMs = performance.now();
   const waitMs = Math.min(request.waitMs, call.deadlineMs - Date.now() - answerMarginMs);
+  const leastPauseMs = request.channelsDigest.length > 0 ? windowPauseMs : pagePauseMs;
   let last = first;
   for (;;) {
-    const hasAdvanced = cursorOf(last) !== request.since;
+    const hasAdvanced = cursorOf(last) !== cursorOf(first);
     const leftMs = (hasAdvanced ? Math.min(waitMs, progressAfterMs) : waitMs) - (performance.now() - startedAtMs);
     if (isAnswer(last, request) || leftMs <= 0 || context.headSignals.isStopping || call.signal.aborted) return last;
     if (last.window.isWhole) await watch.changed(leftMs, call.signal);
@@ -77,7 +82,8 @@ async function waitForChanges(
     const since: Since = { kind: 'cursor', position: last.window.end, hash: shortHash(last.window.hash) };
     last = await readAt(context, app, request, set, since, call);
     if (isAnswer(last, request)) return last;
-    await delay(Math.max(windowPauseMs, (performance.now() - readAtMs) * windowPauseFactor));
+    const pauseMs = Math.max(leastPauseMs, (performance.now() - readAtMs) * windowPauseFactor);
+    await pause(Math.min(pauseMs, leftMs), call.signal);
   }
 }
 
@@ -97,7 +103,8 @@ async function readAt(
   return await withFreshSource(async (isRepeated) => {
     if (isRepeated) context.readers.forget(app.appId);
     const head = await readFeedHead(context.fast, app, since);
-    const { pool } = new AppDatabases(context, { appId: app.appId, mayReadPrivate: true }, call.signal);
+    const { mayReadPrivate } = set;
+    const { pool } = new AppDatabases(context, { appId: app.appId, mayReadPrivate }, call.signal);
     const lookUp = async (name: string) => {
       const collection = await lookUpCollection(context, app.appId, name, isRepeated);
       // What was cached before a change of the catalog may say that it is public still.

@@ -1,10 +1,12 @@
 import { join, Sql, sql, trusted } from '@granary/shared/postgres/sql';
-import type { Condition } from '../query/language/condition';
+import { pathsOf, type Condition } from '../query/language/condition';
 import { Compiler } from '../query/sql/filter-sql';
 import type { Relation } from '../query/plan/relation';
 
 /** Conditions of different SQL that one statement evaluates, at most. */
 export const shapesMax = 64;
+/** Comparisons that it makes for a version of a document, at most: each constant of a shape is one. */
+const comparisonsMax = 4_096;
 
 /** A condition as SQL, its parts in a row. */
 interface Compiled {
@@ -19,8 +21,8 @@ interface Shape {
 }
 
 /**
- * Evaluates conditions on each row of a relation, any number of conditions that differ in constants only at the price
- * of one.
+ * Evaluates conditions on each row of a relation. Those that differ in constants only are one column, which Postgres
+ * plans once; within limits, so that the filters of some do not hold up the others.
  */
 export class RestColumns {
   /** The conditions beyond the limit, which are not evaluated. */
@@ -32,9 +34,9 @@ export class RestColumns {
   constructor(relation: Relation, conditions: readonly Condition[]) {
     this.compiler = new Compiler(relation);
     const compiled = conditions.map((condition, index) => flatten(this.compiler.condition(condition), index));
-    const shapes = shapesOf(compiled);
-    this.shapes = shapes.slice(0, shapesMax);
-    this.excess = new Set(shapes.slice(shapesMax).flatMap((shape) => shape.conditions.map(({ index }) => index)));
+    const evaluated = withinLimits(conditions, compiled);
+    this.shapes = shapesOf(compiled.filter(({ index }) => evaluated.has(index)));
+    this.excess = new Set(compiled.map(({ index }) => index).filter((index) => !evaluated.has(index)));
     this.count = conditions.length;
   }
 
@@ -80,12 +82,32 @@ function flatten(statement: Sql, index: number): Compiled {
   return { index, strings, values };
 }
 
+/** The first conditions, as far as their shapes and their comparisons are within the limits. */
+function withinLimits(conditions: readonly Condition[], compiled: readonly Compiled[]): ReadonlySet<number> {
+  const evaluated = new Set<number>();
+  const shapes = new Set<string>();
+  let comparisons = 0;
+  for (const one of compiled) {
+    const shape = shapeOf(one);
+    const cost = pathsOf(conditions[one.index]!).length;
+    const isWithin = comparisons + cost <= comparisonsMax && (shapes.has(shape) || shapes.size < shapesMax);
+    if (!isWithin) continue;
+    evaluated.add(one.index);
+    shapes.add(shape);
+    comparisons += cost;
+  }
+  return evaluated;
+}
+
 /** Conditions of one shape have the same SQL, and the same values where these are no texts. */
+function shapeOf({ strings, values }: Compiled): string {
+  return JSON.stringify([strings, values.map((value) => (typeof value === 'string' ? null : value))]);
+}
+
 function shapesOf(conditions: readonly Compiled[]): Shape[] {
   const shapes = new Map<string, Shape>();
   for (const condition of conditions) {
-    const fixed = condition.values.map((value) => (typeof value === 'string' ? null : value));
-    const key = JSON.stringify([condition.strings, fixed]);
+    const key = shapeOf(condition);
     const shape = shapes.get(key);
     if (shape) shape.conditions.push(condition);
     else shapes.set(key, { conditions: [condition] });

@@ -38,6 +38,9 @@ export class SourceCollections {
   /** Channels with a right to everything, by the name of the collection; those that have all under undefined. */
   private readonly readers = new Map<string | undefined, number[]>();
 
+  /** Channels without that right, by the name of the collection. */
+  private readonly strangers = new Map<string, number[]>();
+
   /** `collections`: those that channels name, and those of the app where one has all. */
   constructor(
     private readonly set: ChannelSet,
@@ -67,7 +70,11 @@ export class SourceCollections {
 
   /** All channels of the collection of an entry. */
   everyChannel(entry: LogEntry): readonly number[] {
-    return this.of(entry)?.channels ?? this.readersOf(entry);
+    const source = this.of(entry);
+    if (source) return source.channels;
+    // Whoever could read a collection that was dropped is told so; its id, which has none, tells nothing.
+    const wasPublic = entry.kind === 'dropped' && entry.isPublic;
+    return [...this.readersOf(entry), ...(wasPublic ? (this.strangers.get(entry.collection) ?? []) : [])];
   }
 
   mayRead(channel: number): boolean {
@@ -89,14 +96,10 @@ export class SourceCollections {
       if (!ref) this.missing.set(index, notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`));
       else if (!channel.mayReadPrivate) this.admitStranger(index, ref);
     }
-    if (!channel.mayReadPrivate) {
-      if (!channel.collections) this.refused.set(index, needsKey('feed of a whole app'));
-      return;
-    }
+    if (!channel.mayReadPrivate && !channel.collections) this.refused.set(index, needsKey('feed of a whole app'));
     for (const name of channel.collections ?? [undefined]) {
-      const readers = this.readers.get(name);
-      if (readers) readers.push(index);
-      else this.readers.set(name, [index]);
+      if (channel.mayReadPrivate) append(this.readers, name, index);
+      else if (name !== undefined) append(this.strangers, name, index);
     }
   }
 
@@ -116,6 +119,12 @@ export class SourceCollections {
     ofSet.set(ref.number, { revision: ref.revision, compiled });
     return { ref, ...compiled };
   }
+}
+
+function append<Key>(lists: Map<Key, number[]>, key: Key, channel: number): void {
+  const list = lists.get(key);
+  if (list) list.push(channel);
+  else lists.set(key, [channel]);
 }
 
 const reads = ({ collections }: Channel, name: string): boolean => collections?.includes(name) ?? true;

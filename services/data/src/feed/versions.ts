@@ -10,6 +10,8 @@ export interface StoredVersion {
   id: string;
   version: bigint;
   deleted: boolean;
+  /** Whether no other has replaced it. */
+  isPresent: boolean;
   /** Null where the texts before it are as many bytes as a window may have. */
   text: Buffer | null;
   /** What Postgres says about it, see CollectionMatcher. */
@@ -20,6 +22,7 @@ interface VersionRow {
   id: string;
   version: bigint;
   deleted: boolean;
+  is_present: boolean;
   ordinal: bigint;
   place: number;
   body: string | null;
@@ -28,13 +31,16 @@ interface VersionRow {
 
 /** The versions of one collection that a window is about, and those before them where filters look at these. */
 export class Versions {
+  /** Bytes of all texts that were read. */
+  readonly bytes: number;
   private readonly byPlace = new Map<string, StoredVersion>();
   private readonly byVersion = new Map<string, StoredVersion>();
 
-  constructor(matcher: CollectionMatcher, found: readonly VersionRow[]) {
-    for (const { id, version, deleted, ordinal, place, body, matching } of found) {
+  constructor(matcher: CollectionMatcher, versions: readonly VersionRow[]) {
+    this.bytes = versions.reduce((sum, { body }) => sum + (body?.length ?? 0), 0);
+    for (const { id, version, deleted, is_present: isPresent, ordinal, place, body, matching } of versions) {
       const text = body === null ? null : Buffer.from(body);
-      const stored = { id, version, deleted, text, results: matcher.columns.resultsOf(matching) };
+      const stored = { id, version, deleted, isPresent, text, results: matcher.columns.resultsOf(matching) };
       this.byPlace.set(`${ordinal}.${place}`, stored);
       this.byVersion.set(`${version} ${id}`, stored);
     }
@@ -69,16 +75,16 @@ export async function readVersions(
   const columns = sql`body, version, deleted, ordinal, place`;
   const upTo = sql`(ordinal, place) <= (${last.ordinal}, ${last.place})`;
   // A version before the window counts with the one that follows it, for it is read because of that.
-  const found = await rows<VersionRow>(
+  const versions = await rows<VersionRow>(
     db,
     sql`with versions as (
           select w.id, v.*, (v.ordinal, v.place) < (${first.ordinal}, ${first.place}) as is_before
           from unnest(${[...counts.keys()]}::text[], ${[...counts.values()]}::int4[]) as w(id, count)
           cross join lateral (
-            select ${columns} from (
-              select ${columns} from ${documentsTable(collection)} d where d.id = w.id and ${upTo}
+            select ${columns}, is_present from (
+              select ${columns}, true as is_present from ${documentsTable(collection)} d where d.id = w.id and ${upTo}
               union all
-              (select ${columns} from ${historyTable(collection)} h where h.id = w.id and ${upTo}
+              (select ${columns}, false as is_present from ${historyTable(collection)} h where h.id = w.id and ${upTo}
                order by version desc limit w.count + ${before})) u
             order by version desc limit w.count + ${before}) v
         ), placed as (
@@ -90,10 +96,10 @@ export async function readVersions(
             sum(octet_length(body)) over (partition by at_ordinal, at_place) as own_bytes
           from placed p where at_ordinal is not null
         )
-        select t.id, t.version, t.deleted, t.ordinal, t.place, t.body, ${matcher.columns.column} as matching
+        select t.id, t.version, t.deleted, t.is_present, t.ordinal, t.place, t.body, ${matcher.columns.column} as matching
         from ${matcher.columns.records(sql`(
-          select id, version, deleted, ordinal, place, case when bytes - own_bytes < ${bytesMax} then body end as body
+          select id, version, deleted, is_present, ordinal, place, case when bytes - own_bytes < ${bytesMax} then body end as body
           from measured) t`)}`,
   );
-  return new Versions(matcher, found);
+  return new Versions(matcher, versions);
 }

@@ -1,5 +1,6 @@
 import { Backoff, pause } from '@granary/shared/concurrency/backoff';
 import { Cancellation } from '@granary/shared/concurrency/cancellation';
+import { isUnavailable } from '@granary/shared/errors';
 import { runSliced } from '@granary/shared/concurrency/time-slicing';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import { isPassing, manyChannels, readChanges, refusalError, type Channels } from './feed-reader';
@@ -10,16 +11,18 @@ import { comparePositions, positionOf, type Position } from './position';
 import { eventsByTarget, type Route, type StreamEvent } from './stream-events';
 import { channelKey, seesCatalog } from './subscription';
 
+const noChannels: Channels = { list: [], digest: Buffer.alloc(0) };
+
 /** Changes and bytes of texts of one window. */
 const windowChanges = 1_000;
-const windowBytes = 1024 * 1024;
+const windowBytes = 256 * 1024;
 /** How long the data service waits for a change before it answers that there is none. */
 const waitMs = 20_000;
 /** The shortest time from one window to the next, and how many times the duration of the first it is. */
 const windowPauseMs = 15;
 const windowPauseFactor = 2;
-/** The greatest age at which a request waits to be replaced. */
-const replaceAfterMaxMs = 1_000;
+/** Failures in a row after which streams read on their own, so that what is wrong with one does not stop the others. */
+const failuresMax = 3;
 
 /**
  * The live feed of one app: one request after the other asks for the changes of all its groups, behind the last window.
@@ -27,14 +30,16 @@ const replaceAfterMaxMs = 1_000;
  */
 export class AppFeed {
   head = 0;
+  /** Whether a window is being sent: some streams have it, others do not. */
+  isDelivering = false;
   private readonly groups = new Map<string, FeedGroup>();
   private cursor = '';
   private position: Position = { height: 0, place: 0 };
   private catalogRevision = '0';
-  private channels: Channels = { list: [], digest: Buffer.alloc(0) };
+  private channels: Channels = noChannels;
   private routes: Array<Array<Route<FeedGroup>>> = [];
-  private areChannelsKnown = false;
-  private running: Promise<void> | undefined;
+  private includedCount = 0;
+  private isRunning = false;
   /** The request under way. */
   private request: { cancellation: Cancellation; startedAtMs: number; isReplaced: boolean } | undefined;
   /** The age at which a request may be replaced by one with more groups. */
@@ -66,13 +71,14 @@ export class AppFeed {
         channelKeys: keys,
         members: new Set(),
         live: new Set(),
+        joining: 0,
         isIncluded: false,
         seesCatalog: seesCatalog(request.subscriptions),
+        hasLatest: request.subscriptions.some(({ channel }) => channel.onlyLatest),
         toldAtMs: 0,
         openHeight: undefined,
       };
       this.groups.set(key, group);
-      this.areChannelsKnown = false;
     }
     group.members.add(stream);
     return group;
@@ -80,11 +86,14 @@ export class AppFeed {
 
   leave(stream: GroupMember, group: FeedGroup): void {
     group.members.delete(stream);
-    if (group.live.delete(stream)) feedMetrics.live.dec();
+    this.leaveLive(stream, group);
     if (group.members.size > 0) return;
     this.groups.delete(group.key);
-    this.areChannelsKnown = false;
     if (this.groups.size === 0) this.request?.cancellation.abort();
+  }
+
+  private leaveLive(stream: GroupMember, { live }: FeedGroup): void {
+    if (live.delete(stream)) feedMetrics.live.dec();
   }
 
   /**
@@ -92,12 +101,21 @@ export class AppFeed {
    * it has to read on.
    */
   async join(stream: GroupMember, group: FeedGroup): Promise<boolean> {
-    if (!this.running) this.start(stream);
-    while (!group.isIncluded && !stream.isEnded) await this.included();
-    if (stream.isEnded || comparePositions(stream.position, this.position) < 0) return false;
-    group.live.add(stream);
-    feedMetrics.live.inc();
-    return true;
+    group.joining += 1;
+    try {
+      while (!group.isIncluded && !stream.isEnded) {
+        if (this.isRunning) await this.included();
+        else this.start(stream);
+      }
+      // The live feed may have ended meanwhile, because of failures.
+      const isAhead = this.isRunning && comparePositions(stream.position, this.position) >= 0;
+      if (stream.isEnded || !isAhead) return false;
+      group.live.add(stream);
+      feedMetrics.live.inc();
+      return true;
+    } finally {
+      group.joining -= 1;
+    }
   }
 
   /** Behind what a stream has been sent, or has no need of. */
@@ -105,10 +123,12 @@ export class AppFeed {
     return live.has(stream) && comparePositions(stream.position, this.position) < 0 ? this.cursor : stream.cursor;
   }
 
-  private start({ cursor }: GroupMember): void {
+  private start({ cursor, catalogRevision }: GroupMember): void {
     this.cursor = cursor;
     this.position = positionOf(cursor);
-    this.running = this.run().finally(() => (this.running = undefined));
+    this.catalogRevision = catalogRevision;
+    this.isRunning = true;
+    void this.run();
   }
 
   /** Resolves once a request has begun that has all groups of now. It takes the place of one that waits for changes. */
@@ -119,15 +139,16 @@ export class AppFeed {
       const leftMs = request.startedAtMs + this.replaceAfterMs - performance.now();
       setTimeout(() => request.cancellation.abort(), Math.max(0, leftMs));
       // A request that has not come to its wait yet is not replaced again and again.
-      this.replaceAfterMs = Math.min(2 * this.replaceAfterMs, replaceAfterMaxMs);
+      this.replaceAfterMs = Math.min(2 * this.replaceAfterMs, waitMs);
     }
     return new Promise((resolve) => this.awaiting.push(resolve));
   }
 
+  /** Never rejects. Ends when no stream is live or about to be, and after failures: the next to join starts it anew. */
   private async run(): Promise<void> {
     const backoff = new Backoff({ firstMs: 50, maxMs: 1_000 });
-    while (this.groups.size > 0) {
-      this.includeAll();
+    let failures = 0;
+    while (this.include() && failures < failuresMax) {
       const cancellation = new Cancellation();
       this.request = { cancellation, startedAtMs: performance.now(), isReplaced: false };
       try {
@@ -136,16 +157,34 @@ export class AppFeed {
         const arrivedAtMs = performance.now();
         await this.deliver(window);
         backoff.reset();
+        failures = 0;
         this.replaceAfterMs = windowPauseMs;
         await pause(Math.max(windowPauseMs, (performance.now() - arrivedAtMs) * windowPauseFactor));
       } catch (error) {
         this.request = undefined;
         if (cancellation.aborted) continue;
         if (!isPassing(error)) for (const stream of this.streams()) stream.fail(error);
-        else await backoff.wait();
+        else if (backoff.failures === 0)
+          this.context.log.warn({ err: error, app: this.appId }, 'a feed cannot be read');
+        // A service that is away is so for every stream.
+        if (!isUnavailable(error)) failures += 1;
+        await backoff.wait();
       }
     }
-    // Whoever waits comes again.
+    this.end();
+  }
+
+  private end(): void {
+    this.isRunning = false;
+    for (const group of this.groups.values()) {
+      group.isIncluded = false;
+      for (const stream of [...group.live]) {
+        this.leaveLive(stream, group);
+        stream.fallBehind(this.cursor, group.openHeight);
+      }
+    }
+    feedMetrics.channels.dec(this.channels.list.length);
+    this.channels = noChannels;
     this.resolveAwaiting();
   }
 
@@ -153,10 +192,20 @@ export class AppFeed {
     for (const { members } of this.groups.values()) yield* members;
   }
 
-  private includeAll(): void {
-    if (!this.areChannelsKnown) this.listChannels();
-    for (const group of this.groups.values()) group.isIncluded = true;
+  /** Puts the groups with streams that are live or about to be into the next request. Returns whether there are any. */
+  private include(): boolean {
+    let isChanged = false;
+    let count = 0;
+    for (const group of this.groups.values()) {
+      const isWanted = group.live.size + group.joining > 0;
+      if (isWanted) count += 1;
+      if (isWanted !== group.isIncluded) isChanged = true;
+      group.isIncluded = isWanted;
+    }
+    if (isChanged || count !== this.includedCount) this.listChannels();
+    this.includedCount = count;
     this.resolveAwaiting();
+    return count > 0;
   }
 
   private resolveAwaiting(): void {
@@ -168,6 +217,7 @@ export class AppFeed {
     const list: Channels['list'] = [];
     this.routes = [];
     for (const group of this.groups.values()) {
+      if (!group.isIncluded) continue;
       for (const [index, key] of group.channelKeys.entries()) {
         const { name, channel } = group.subscriptions[index]!;
         let place = places.get(key);
@@ -181,7 +231,6 @@ export class AppFeed {
     }
     feedMetrics.channels.inc(list.length - this.channels.list.length);
     this.channels = manyChannels(list, [...places.keys()]);
-    this.areChannelsKnown = true;
   }
 
   private read(signal: Cancellation): Promise<ReadChangesResponse> {
@@ -193,12 +242,16 @@ export class AppFeed {
     const startedAtMs = performance.now();
     await this.context.keys.fresh();
     const before = this.position;
-    // Streams that join from now on must be behind this window.
-    this.cursor = window.cursor;
-    this.position = positionOf(window.cursor);
-    this.head = Number(window.head);
-    const events = eventsByTarget(window, this.routes);
-    await runSliced(this.fanOut(window, before, events));
+    this.isDelivering = true;
+    try {
+      // Streams that join from now on must be behind this window.
+      this.cursor = window.cursor;
+      this.position = positionOf(window.cursor);
+      this.head = Number(window.head);
+      await runSliced(this.fanOut(window, before, eventsByTarget(window, this.routes)));
+    } finally {
+      this.isDelivering = false;
+    }
     if (window.catalogRevision !== this.catalogRevision) this.notifyCatalog(window.catalogRevision);
     this.refuse(window);
     if (window.changes.length > 0) feedMetrics.windows.observe((performance.now() - startedAtMs) / 1_000);
@@ -209,30 +262,37 @@ export class AppFeed {
     before: Position,
     events: ReadonlyMap<FeedGroup, readonly StreamEvent[]>,
   ): Generator<void, void, void> {
+    const hasMoved = comparePositions(this.position, before) > 0;
     for (const group of this.groups.values()) {
       const own = events.get(group) ?? [];
-      const text = textOf(group, own, window);
+      const text = textOf(group, own, window, hasMoved);
       if (!text) continue;
       for (const stream of group.live) {
-        // One that has joined ahead of the window before has a part of this one already.
-        const isAhead = comparePositions(stream.position, before) > 0;
-        const missing = isAhead ? own.filter(({ position }) => comparePositions(position, stream.position) > 0) : own;
-        const bytes = missing.length === own.length ? text : eventsText(group.format, missing);
-        feedMetrics.changes.inc(missing.length);
-        if (!stream.receive(bytes, window.cursor)) {
-          group.live.delete(stream);
-          feedMetrics.live.dec();
-          stream.fallBehind(window.cursor, group.openHeight);
-        }
+        this.send(stream, group, { own, text, before, cursor: window.cursor });
         yield;
       }
     }
   }
 
+  private send(stream: GroupMember, group: FeedGroup, { own, text, before, cursor }: GroupWindow): void {
+    // One that has joined ahead of the window before has this one already, or a part of it.
+    if (comparePositions(stream.position, this.position) > 0) return;
+    const isAhead = comparePositions(stream.position, before) > 0;
+    if (isAhead && group.hasLatest) {
+      // What the newest version is compared with was before the window, and the stream has seen more than that.
+      this.leaveLive(stream, group);
+      return stream.fallBehind(stream.cursor, undefined);
+    }
+    const missing = isAhead ? own.filter(({ position }) => comparePositions(position, stream.position) > 0) : own;
+    feedMetrics.changes.inc(missing.length);
+    const bytes = missing.length === own.length ? text : eventsText(group.format, missing);
+    if (stream.receive(bytes, cursor)) return;
+    this.leaveLive(stream, group);
+    stream.fallBehind(cursor, group.openHeight);
+  }
+
   private notifyCatalog(revision: string): void {
-    const isFirst = this.catalogRevision === '0';
     this.catalogRevision = revision;
-    if (isFirst) return;
     for (const group of this.groups.values()) {
       if (group.seesCatalog) for (const stream of group.live) stream.notifyCatalog(revision);
     }
@@ -248,8 +308,23 @@ export class AppFeed {
   }
 }
 
+/** A window as a group gets it. */
+interface GroupWindow {
+  own: readonly StreamEvent[];
+  text: Buffer;
+  /** Where it begins. */
+  before: Position;
+  /** Behind it. */
+  cursor: string;
+}
+
 /** What a window is to a group; undefined where it is nothing. */
-function textOf(group: FeedGroup, events: readonly StreamEvent[], window: ReadChangesResponse): Buffer | undefined {
+function textOf(
+  group: FeedGroup,
+  events: readonly StreamEvent[],
+  window: ReadChangesResponse,
+  hasMoved: boolean,
+): Buffer | undefined {
   const nowMs = performance.now();
   const last = events.at(-1);
   if (last) {
@@ -258,7 +333,7 @@ function textOf(group: FeedGroup, events: readonly StreamEvent[], window: ReadCh
     return eventsText(group.format, events);
   }
   const isCommitOver = group.openHeight !== undefined && Number(window.completeHeight) >= group.openHeight;
-  if (!isCommitOver && nowMs - group.toldAtMs < progressEveryMs) return undefined;
+  if (!isCommitOver && (!hasMoved || nowMs - group.toldAtMs < progressEveryMs)) return undefined;
   group.toldAtMs = nowMs;
   if (isCommitOver) group.openHeight = undefined;
   return noticeText(group.format, 'progress', { head: Number(window.head) }, window.cursor);

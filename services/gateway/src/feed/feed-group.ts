@@ -1,3 +1,4 @@
+import type { Logger } from '@granary/shared/logger';
 import type { FeedData } from './feed-reader';
 import type { FeedFormat } from './feed-text';
 import type { KeyWatch } from './key-watch';
@@ -11,6 +12,7 @@ export const progressEveryMs = 5_000;
 export interface StreamContext {
   data: FeedData;
   keys: KeyWatch;
+  log: Logger;
   /** The time between heartbeats. */
   heartbeatMs: number;
 }
@@ -23,6 +25,8 @@ export interface GroupMember {
   readonly cursor: string;
   readonly position: Position;
   readonly isEnded: boolean;
+  /** The revision of the catalog when it last read on its own. */
+  readonly catalogRevision: string;
   /** Takes what its group gets: the bytes of a window. Returns whether the client keeps up. */
   receive(bytes: Buffer, cursor: string): boolean;
   /** Reads on its own again, from a cursor on. `openHeight`: of a commit of which more changes may follow. */
@@ -42,9 +46,13 @@ export interface FeedGroup {
   /** The streams of the group, whether they get its windows or still read on their own. */
   readonly members: Set<GroupMember>;
   readonly live: Set<GroupMember>;
+  /** Streams that are about to become live. */
+  joining: number;
   /** Whether the windows that come have what the group asks for. */
   isIncluded: boolean;
   readonly seesCatalog: boolean;
+  /** Whether a subscription has each document once in a window. */
+  readonly hasLatest: boolean;
   /** When its streams were last told a cursor. */
   toldAtMs: number;
   /** The height of a commit of which more changes may follow. */

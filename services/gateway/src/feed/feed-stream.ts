@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { Backoff, jittered } from '@granary/shared/concurrency/backoff';
+import { Backoff, jittered, pause } from '@granary/shared/concurrency/backoff';
 import { Cancellation } from '@granary/shared/concurrency/cancellation';
 import { ServiceError } from '@granary/shared/errors';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
@@ -17,6 +17,8 @@ const unsentBytesMax = 256 * 1024;
 /** Changes and bytes of texts of a page that a stream reads on its own. */
 const pageChanges = 1_000;
 const pageBytes = 128 * 1024;
+/** A stream that is at the head and cannot join the live ones tries again after so long. */
+const rejoinAfterMs = 25;
 /** A client that is told to come again does so after a time within these bounds. */
 const comeAgainMs = { min: 500, max: 5_000 };
 
@@ -37,7 +39,9 @@ export class FeedStream implements GroupMember {
   private sentCursor: string;
   private sentAtMs = performance.now();
   private openHeight: number | undefined;
-  private fallenBehind: (() => void) | undefined;
+  catalogRevision: string;
+  private isBehind = false;
+  private onBehind: (() => void) | undefined;
   private readonly channels;
   private readonly routes: Array<Array<Route<FeedStream>>>;
 
@@ -50,6 +54,7 @@ export class FeedStream implements GroupMember {
   ) {
     this.cursor = first.cursor;
     this.position = positionOf(first.cursor);
+    this.catalogRevision = first.catalogRevision;
     this.sentCursor = first.cursor;
     this.channels = fewChannels(request.subscriptions.map(({ channel }) => channel));
     this.routes = request.subscriptions.map(({ name }) => [{ target: this, name }]);
@@ -67,15 +72,27 @@ export class FeedStream implements GroupMember {
     try {
       this.send(openingText(this.format, this.request.appId, Number(this.first.head)));
       this.sendPage(this.first);
+      // From here on a client has a cursor to come again with.
+      if (this.first.changes.length === 0) this.sendProgress(this.cursor, Number(this.first.head));
       let isAtHead = !this.first.more;
       while (!this.isEnded) {
         await this.drained();
-        if (isAtHead && (await feed.join(this, group))) await this.until((resolve) => (this.fallenBehind = resolve));
+        if (isAtHead) await this.follow(feed, group);
         isAtHead = await this.readPage();
       }
     } finally {
       clearInterval(heartbeat);
     }
+  }
+
+  /** Gets what its group gets, until it falls behind. Returns at once where it is behind already. */
+  private async follow(feed: AppFeed, group: FeedGroup): Promise<void> {
+    this.isBehind = false;
+    const before = this.cursor;
+    const isLive = await feed.join(this, group);
+    if (isLive) await this.until((resolve) => (this.isBehind ? resolve() : (this.onBehind = resolve)));
+    // Without a pause it would read again and again what it has read.
+    else if (this.cursor === before) await pause(rejoinAfterMs, this.signal);
   }
 
   receive(bytes: Buffer, cursor: string): boolean {
@@ -88,7 +105,8 @@ export class FeedStream implements GroupMember {
     feedMetrics.fallenBehind.inc();
     this.moveTo(cursor);
     this.openHeight = openHeight;
-    this.fallenBehind?.();
+    this.isBehind = true;
+    this.onBehind?.();
   }
 
   /** Ends the stream and says why. A client that does not read is cut off where it may not have the rest. */
@@ -108,7 +126,8 @@ export class FeedStream implements GroupMember {
       feedMetrics.resets.inc();
       this.send(noticeText(this.format, 'reset', { code: reason, message }));
     }
-    this.end({ code: reason, message, retry: false });
+    // The filters of others may have gone by then.
+    this.end({ code: reason, message, retry: reason === 'TOO_MANY_FILTERS' });
   }
 
   notifyCatalog(revision: string): void {
@@ -158,6 +177,7 @@ export class FeedStream implements GroupMember {
       if (isCommitOver) this.openHeight = undefined;
     }
     this.moveTo(page.cursor);
+    this.catalogRevision = page.catalogRevision;
     const [refusal] = page.refusals;
     if (refusal) this.fail(refusalError(refusal));
   }
@@ -170,7 +190,8 @@ export class FeedStream implements GroupMember {
   /** A client that takes nothing gets no heartbeat either: its connection is closed after a while. */
   private beat(feed: AppFeed, group: FeedGroup): void {
     if (this.isEnded || this.outgoing.writableNeedDrain) return;
-    const cursor = feed.cursorOf(this, group);
+    // A window that is being sent may not have come to this stream.
+    const cursor = feed.isDelivering ? this.sentCursor : feed.cursorOf(this, group);
     if (cursor === this.sentCursor) this.send(heartbeats[this.format]);
     else this.sendProgress(cursor, feed.head);
   }

@@ -12,7 +12,7 @@ import type { FeedFormat } from './feed-text';
 import { KeyWatch } from './key-watch';
 import { exportStreamCounts } from './metrics';
 import { StreamSlots, type StreamLimits } from './stream-slots';
-import type { FeedRequest } from './subscription';
+import { isStranger, type FeedRequest } from './subscription';
 
 export interface FeedSettings extends StreamLimits {
   FEED_STREAM_AGE_MS: number;
@@ -35,6 +35,7 @@ export interface PageOptions {
 
 /** The change feeds that this gateway serves. */
 export class Feeds {
+  /** The live feed of each app, and one for its readers without a key. */
   private readonly apps = new Map<string, AppFeed>();
   private readonly streams = new Set<FeedStream>();
   private readonly slots: StreamSlots;
@@ -52,7 +53,7 @@ export class Feeds {
     this.slots = new StreamSlots(settings);
     this.unobserve = exportStreamCounts(this.slots);
     const beatMs = Math.min(heartbeatMs, settings.IDLE_TIMEOUT_MS / 2);
-    this.context = { data, keys: new KeyWatch(data, log), heartbeatMs: beatMs };
+    this.context = { data, keys: new KeyWatch(data, log), log, heartbeatMs: beatMs };
   }
 
   /**
@@ -65,7 +66,9 @@ export class Feeds {
     requestId: string,
     signal: CancelSignal,
   ): Promise<ReadChangesResponse> {
-    const wait = Math.min(waitMs, Math.floor(waitPartOfIdle * this.settings.IDLE_TIMEOUT_MS));
+    const idleMs = Math.floor(waitPartOfIdle * this.settings.IDLE_TIMEOUT_MS);
+    const leftMs = Math.max(0, (request.expiresAtMs ?? Infinity) - Date.now());
+    const wait = Math.min(waitMs, idleMs, leftMs);
     if (wait === 0 || this.isStopping) {
       return this.open(request, { limit, bytesMax: pageBytes, waitMs: 0 }, requestId, signal);
     }
@@ -76,7 +79,7 @@ export class Feeds {
     try {
       const page = await this.open(request, { limit, bytesMax: pageBytes, waitMs: wait }, requestId, reading);
       await this.context.keys.fresh();
-      if (watch.isRevoked()) throw revoked();
+      if (watch.isRevoked() || Date.now() > (request.expiresAtMs ?? Infinity)) throw revoked();
       return page;
     } catch (error) {
       if (watch.isRevoked()) throw revoked();
@@ -127,8 +130,9 @@ export class Feeds {
     const expiry = Number.isFinite(leftMs)
       ? setTimeout(() => stream.end(tokenExpired), Math.max(0, leftMs))
       : undefined;
-    let feed = this.apps.get(request.appId);
-    if (!feed) this.apps.set(request.appId, (feed = new AppFeed(this.context, request.appId)));
+    const key = `${request.appId}${isStranger(request.subscriptions) ? ' strangers' : ''}`;
+    let feed = this.apps.get(key);
+    if (!feed) this.apps.set(key, (feed = new AppFeed(this.context, request.appId)));
     const group = feed.enter(stream);
     this.streams.add(stream);
     try {
@@ -137,7 +141,7 @@ export class Feeds {
     } finally {
       this.streams.delete(stream);
       feed.leave(stream, group);
-      if (feed.isEmpty && this.apps.get(request.appId) === feed) this.apps.delete(request.appId);
+      if (feed.isEmpty && this.apps.get(key) === feed) this.apps.delete(key);
       clearTimeout(age);
       clearTimeout(expiry);
       watch.end();

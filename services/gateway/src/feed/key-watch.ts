@@ -13,6 +13,9 @@ const verifyTimeoutMs = 5_000;
 export class KeyWatch {
   private readonly streams = new Map<string, Set<() => void>>();
   private timer: NodeJS.Timeout | undefined;
+  /** How many keys were added so far, and how many of them the last verification had. */
+  private addedCount = 0;
+  private verifiedCount = 0;
   private verifiedAtMs = -Infinity;
   private verifying: Promise<void> | undefined;
 
@@ -24,8 +27,8 @@ export class KeyWatch {
   /** Calls `onRevoked` once the key is not valid any more; what it returns ends the watch. */
   add(keyId: string, onRevoked: () => void): () => void {
     const streams = this.streams.get(keyId) ?? new Set();
-    // The request of the stream itself has verified its key.
-    if (this.streams.size === 0) this.verifiedAtMs = performance.now();
+    // The request of the stream has verified its key, but perhaps by what was known a while before.
+    if (!this.streams.has(keyId)) this.addedCount += 1;
     this.streams.set(keyId, streams.add(onRevoked));
     this.schedule();
     return () => {
@@ -36,7 +39,9 @@ export class KeyWatch {
 
   /** Resolves once every key has been verified within the last second. Rejects where that is not possible. */
   async fresh(): Promise<void> {
-    if (this.streams.size > 0 && performance.now() - this.verifiedAtMs > validForMs) await this.verify();
+    const added = this.addedCount;
+    const isFresh = () => this.verifiedCount >= added && performance.now() - this.verifiedAtMs <= validForMs;
+    while (this.streams.size > 0 && !isFresh()) await this.verify();
   }
 
   private schedule(): void {
@@ -56,6 +61,7 @@ export class KeyWatch {
 
   private async verifyAll(): Promise<void> {
     const startedAtMs = performance.now();
+    const added = this.addedCount;
     const keyIds = [...this.streams.keys()];
     if (keyIds.length > 0) {
       const call = newCall(newRequestId(), verifyTimeoutMs);
@@ -65,5 +71,6 @@ export class KeyWatch {
       }
     }
     this.verifiedAtMs = startedAtMs;
+    this.verifiedCount = added;
   }
 }

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { FeedChannel } from '@granary/shared/gen/granary/data/v1/FeedChannel';
 
 /** What one subscriber asks for under one name. Subscribers with the same channel get the same changes. */
@@ -11,8 +12,19 @@ export interface Subscription {
 export function channelKey({ collections, find, select, ...flags }: FeedChannel): string {
   const { omitsDocuments, onlyLatest, mayReadPrivate, isDelegated } = flags;
   const texts = [find.toString(), select.toString()];
-  return JSON.stringify([collections, ...texts, omitsDocuments, onlyLatest, mayReadPrivate, isDelegated]);
+  const text = JSON.stringify([collections, ...texts, omitsDocuments, onlyLatest, mayReadPrivate, isDelegated]);
+  return hash('sha256', text, 'base64url');
 }
+
+/** Memory that a subscription takes beside the bytes of its filter and selection, about. */
+const subscriptionBytes = 512;
+
+/** Memory that subscriptions take. */
+export const bytesOf = (subscriptions: readonly Subscription[]): number =>
+  subscriptions.reduce(
+    (sum, { channel: { find, select } }) => sum + subscriptionBytes + find.length + select.length,
+    0,
+  );
 
 /** What a client asks for, and by what right. */
 export interface FeedRequest {
@@ -33,3 +45,7 @@ export interface FeedRequest {
 /** Whether a subscriber may know that definitions of the app have changed. */
 export const seesCatalog = (subscriptions: readonly Subscription[]): boolean =>
   subscriptions.every(({ channel }) => channel.mayReadPrivate && !channel.isDelegated);
+
+/** Whether a subscriber has no right to more than what is public. */
+export const isStranger = (subscriptions: readonly Subscription[]): boolean =>
+  !subscriptions.every(({ channel }) => channel.mayReadPrivate);

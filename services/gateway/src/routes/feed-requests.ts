@@ -25,6 +25,9 @@ export interface FeedRights {
 /** The subscription that the parameters of a URL are. Throws VALIDATION_FAILED. */
 export function subscriptionOfQuery(query: z.output<typeof feedQuery>, rights: FeedRights): Subscription {
   const collections = query.collection === undefined ? [] : collectionNames(query.collection);
+  if (Buffer.byteLength(query.find ?? '') > findBytesMax) {
+    throw invalid('The query string is not valid', { find: [`may have at most ${findBytesMax} bytes`] });
+  }
   const channel: FeedChannel = {
     collections,
     find: Buffer.from(query.find ?? ''),
@@ -97,12 +100,15 @@ const formats: ReadonlyMap<string, FeedFormat> = new Map([
   ['application/x-ndjson', 'ndjson'],
 ]);
 
-/** The form of a stream that the client asks for; undefined: a JSON page. */
+/** The form of a stream that the client prefers to a JSON page; undefined: a page. */
 export function formatOf(accept: string | undefined): FeedFormat | undefined {
-  for (const range of accept?.split(',') ?? []) {
-    const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
+  let best: { format: FeedFormat | undefined; quality: number } = { format: undefined, quality: 0 };
+  for (const range of accept?.toLowerCase().split(',') ?? []) {
+    const [type = '', ...parameters] = range.split(';').map((part) => part.trim());
     const format = formats.get(type);
-    if (format && !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter))) return format;
+    if (!format && type !== 'application/json') continue;
+    const quality = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1);
+    if (quality > best.quality) best = { format, quality };
   }
-  return undefined;
+  return best.format;
 }

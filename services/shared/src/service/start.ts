@@ -79,6 +79,8 @@ export interface Parts {
   appended?: Signal;
   /** Called at the start of a stop, while the service still serves. */
   leaving?: () => void;
+  /** Called when the service is about to stop serving: calls that wait for something are to be answered now. */
+  draining?: () => void;
   failed?: Promise<never>;
 }
 
@@ -174,6 +176,7 @@ export async function startService(
         readiness = 'stopping';
         parts.leaving?.();
         await delay(config.DRAIN_DELAY_MS);
+        parts.draining?.();
         await stopAll(stops);
       };
       log.info({ address: server.address }, 'listening');
