@@ -18,6 +18,10 @@ def before_call(context, case, kwargs):
     body = case.body if isinstance(case.body, dict) else {}
     if operation in ("createKey", "regenerateKey") and body.get("name") == RESERVED_KEY_NAME:
         body["name"] = "another"
+    for parameters in (case.query, body):
+        # A page of changes would be waited for.
+        if isinstance(parameters, dict) and str(parameters.get("wait")).isdigit() and "hanges" in operation:
+            parameters["wait"] = 0
     if case.meta is None or case.meta.generation.mode != GenerationMode.POSITIVE:
         return
     if "cursor" in (case.query or {}):
@@ -161,6 +165,22 @@ def valid_index(case, body):
     one_kind_of_index(case, body)
 
 
+def valid_feed(case, _body):
+    """Positions and tokens are what earlier answers had, and a filter is one in JSON."""
+    kept = {"limit", "documents", "mode", "wait"}
+    case.query = {name: value for name, value in (case.query or {}).items() if name in kept}
+    if case.headers:
+        case.headers.pop("Last-Event-ID", None)
+
+
+def valid_subscriptions(case, body):
+    body["subscriptions"] = [{"as": "all", "collection": "notes"}]
+    body.pop("since", None)
+    body.pop("select", None)
+    if case.headers:
+        case.headers.pop("Last-Event-ID", None)
+
+
 # The language of filters and selections is too rich for a schema.
 # An index that was made before may declare any type of a field.
 VALID_QUERY = {"find": {"stars": {"isNotNull": True}}, "select": ["stars", "text"]}
@@ -169,6 +189,9 @@ sanitizers = {
     "readCollection": known_parameters("stars"),
     "readView": known_parameters("stars"),
     "runQuery": known_parameters("stars"),
+    "readChanges": valid_feed,
+    "readSubscribedChanges": valid_subscriptions,
+    "createFeedToken": valid_subscriptions,
     "store": storable_data,
     "batch": valid_batch,
     "validateDocuments": storable_data,
