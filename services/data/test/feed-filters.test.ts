@@ -133,3 +133,30 @@ test.each(partsOf('feed filters', roundCount))(
     for (let round = 0; round < cases; round += 1) await runRound(random);
   },
 );
+
+test('beyond so many selections in one request, channels are refused, and the others get their documents', async () => {
+  const app = await fixture.newApp();
+  await app.store('docs', [JSON.stringify({ id: 'a', f: 1 })]);
+  const selectionsMax = 32;
+  const { changes, refusals } = await fixture.methods.readChanges({
+    appId: app.appId,
+    since: '0',
+    channelsDigest: Buffer.alloc(0),
+    channels: Array.from({ length: selectionsMax + 3 }, (_, index) => ({
+      ...channelOf({ find: {} }),
+      select: Buffer.from(JSON.stringify(['id', `f${index}`])),
+      omitsDocuments: false,
+    })),
+    limit: 10,
+    bytesMax: 1024 * 1024,
+    waitMs: 0,
+    catalogRevision: '0',
+    isOpening: true,
+  });
+  expect(refusals.map(({ channel, error }) => [channel, error!.reason])).toEqual(
+    [0, 1, 2].map((beyond) => [selectionsMax + beyond, 'TOO_MANY_FILTERS']),
+  );
+  expect(changes.flatMap(({ events }) => events.flatMap(({ channels }) => channels))).toEqual(
+    Array.from({ length: selectionsMax }, (_, index) => index),
+  );
+});

@@ -16,7 +16,12 @@ export interface ChannelSet {
   mayReadPrivate: boolean;
   /** Ways to show a document. */
   shownCount: number;
+  /** The channels whose way is one too many. */
+  excess: ReadonlySet<number>;
 }
+
+/** Ways to show a document in one set, at most: a document of 1 MiB in all of them fits a message. */
+export const shownMax = 32;
 
 /** Channels of all sets that are kept. */
 const channelsMax = 200_000;
@@ -46,12 +51,15 @@ export class ChannelSets {
 }
 
 function setOf(channels: readonly Channel[]): ChannelSet {
+  const ways = [...new Set(channels.map(({ shownAs }) => shownAs))];
+  const shown = new Set(ways.slice(0, shownMax));
   return {
     channels,
     names: new Set(channels.flatMap(({ collections }) => collections ?? [])),
     hasAll: channels.some(({ collections }) => collections === undefined),
     hasLatest: channels.some(({ onlyLatest }) => onlyLatest),
     mayReadPrivate: channels.some(({ mayReadPrivate }) => mayReadPrivate),
-    shownCount: new Set(channels.map(({ shownAs }) => shownAs)).size,
+    shownCount: shown.size,
+    excess: new Set([...channels.keys()].filter((index) => !shown.has(channels[index]!.shownAs))),
   };
 }

@@ -3,8 +3,8 @@ import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection'
 import { isAll } from '../query/language/condition';
 import { needsKey } from '../query/language/paging';
 import type { Channel } from './channel';
-import type { ChannelSet } from './channel-set';
-import { CollectionMatcher } from './collection-matcher';
+import { shownMax, type ChannelSet } from './channel-set';
+import { CollectionMatcher, TOO_MANY_FILTERS } from './collection-matcher';
 import type { LogEntry } from './log';
 
 export const FEED_NOT_SOLD = 'FEED_NOT_SOLD';
@@ -96,6 +96,7 @@ export class SourceCollections {
       if (!ref) this.missing.set(index, notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`));
       else if (!channel.mayReadPrivate) this.admitStranger(index, ref);
     }
+    if (this.set.excess.has(index)) this.refused.set(index, tooManySelections());
     if (!channel.mayReadPrivate && !channel.collections) this.refused.set(index, needsKey('feed of a whole app'));
     for (const name of channel.collections ?? [undefined]) {
       if (channel.mayReadPrivate) append(this.readers, name, index);
@@ -128,6 +129,14 @@ function append<Key>(lists: Map<Key, number[]>, key: Key, channel: number): void
 }
 
 const reads = ({ collections }: Channel, name: string): boolean => collections?.includes(name) ?? true;
+
+const tooManySelections = (): ServiceError =>
+  new ServiceError(
+    'RESOURCE_EXHAUSTED',
+    TOO_MANY_FILTERS,
+    `The feeds of this app have more than ${shownMax} different selections`,
+    { details: { limit: 'selections of an app', max: shownMax } },
+  );
 
 const notSold = (collection: string): ServiceError =>
   new ServiceError(

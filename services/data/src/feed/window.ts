@@ -44,6 +44,8 @@ export interface WindowSource {
 
 /** Entries of the log of one window, at most. */
 const entriesMax = 1_000;
+/** A text that is shown in more ways than that counts as longer. */
+const copiesMax = 8;
 /** Collections of one window, at most: a statement reads each. */
 const collectionsMax = 64;
 
@@ -60,7 +62,7 @@ export async function readWindow(
   if (set.hasLatest) part.endBefore(limits.changesMax);
   const sources = new SourceCollections(set, await collectionsOf(set, part.entries, lookUp));
   const texts = new WindowTexts(sources);
-  await texts.read(db, part, Math.floor(limits.bytesMax / Math.max(1, set.shownCount)));
+  await texts.read(db, part, Math.min(limits.bytesMax, Math.floor((copiesMax * limits.bytesMax) / set.shownCount)));
   const deliveries = new Deliveries(sources, texts, set.channels);
   const changes: FeedChange[] = [];
   for (const [index, entry] of part.entries.entries()) {

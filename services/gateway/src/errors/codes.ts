@@ -178,8 +178,8 @@ export const codes = {
   TOO_MANY_FILTERS: {
     status: 429,
     meaning:
-      'The open feeds of a collection have more than 64 different filters that no equality narrows: filter by the value ' +
-      'of a field.',
+      'The open feeds of a collection have too many different filters that no equality narrows, or those of an app too ' +
+      'many selections; `details.limit` says which. Filter by the value of a field.',
   },
   HEADERS_TOO_LARGE: { status: 431, meaning: 'The request line and headers are larger than 16 KiB.' },
   INTERNAL: { status: 500, meaning: 'A bug in the service; report it with the `X-Request-Id`.' },

@@ -1,7 +1,7 @@
 import { Backoff, pause } from '@granary/shared/concurrency/backoff';
 import { Cancellation } from '@granary/shared/concurrency/cancellation';
-import { isUnavailable } from '@granary/shared/errors';
 import { runSliced } from '@granary/shared/concurrency/time-slicing';
+import { isUnavailable } from '@granary/shared/errors';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import { isPassing, manyChannels, readChanges, refusalError, type Channels } from './feed-reader';
 import { progressEveryMs, type FeedGroup, type GroupMember, type StreamContext } from './feed-group';
@@ -29,6 +29,7 @@ const failuresMax = 3;
  * However many streams there are, a change is read and written once for each group.
  */
 export class AppFeed {
+  /** The height of the last commit that it has heard of. */
   head = 0;
   /** Whether a window is being sent: some streams have it, others do not. */
   isDelivering = false;
@@ -44,8 +45,8 @@ export class AppFeed {
   private request: { cancellation: Cancellation; startedAtMs: number; isReplaced: boolean } | undefined;
   /** The age at which a request may be replaced by one with more groups. */
   private replaceAfterMs = windowPauseMs;
-  /** Those who wait until their group is included. */
-  private awaiting: Array<() => void> = [];
+  /** Called when a request begins, for the streams whose groups the one before did not have. */
+  private onRequest: Array<() => void> = [];
 
   constructor(
     private readonly context: StreamContext,
@@ -141,7 +142,7 @@ export class AppFeed {
       // A request that has not come to its wait yet is not replaced again and again.
       this.replaceAfterMs = Math.min(2 * this.replaceAfterMs, waitMs);
     }
-    return new Promise((resolve) => this.awaiting.push(resolve));
+    return new Promise((resolve) => this.onRequest.push(resolve));
   }
 
   /** Never rejects. Ends when no stream is live or about to be, and after failures: the next to join starts it anew. */
@@ -185,7 +186,7 @@ export class AppFeed {
     }
     feedMetrics.channels.dec(this.channels.list.length);
     this.channels = noChannels;
-    this.resolveAwaiting();
+    this.notifyRequest();
   }
 
   private *streams(): Generator<GroupMember> {
@@ -204,12 +205,12 @@ export class AppFeed {
     }
     if (isChanged || count !== this.includedCount) this.listChannels();
     this.includedCount = count;
-    this.resolveAwaiting();
+    this.notifyRequest();
     return count > 0;
   }
 
-  private resolveAwaiting(): void {
-    for (const resolve of this.awaiting.splice(0)) resolve();
+  private notifyRequest(): void {
+    for (const resolve of this.onRequest.splice(0)) resolve();
   }
 
   private listChannels(): void {
@@ -287,6 +288,7 @@ export class AppFeed {
     feedMetrics.changes.inc(missing.length);
     const bytes = missing.length === own.length ? text : eventsText(group.format, missing);
     if (stream.receive(bytes, cursor)) return;
+    feedMetrics.fallenBehind.inc();
     this.leaveLive(stream, group);
     stream.fallBehind(cursor, group.openHeight);
   }

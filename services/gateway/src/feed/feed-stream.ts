@@ -35,11 +35,12 @@ export class FeedStream implements GroupMember {
   /** Behind what has been sent, while the stream reads on its own. */
   cursor: string;
   position: Position;
+  catalogRevision: string;
   readonly signal = new Cancellation();
   private sentCursor: string;
   private sentAtMs = performance.now();
+  private head: number;
   private openHeight: number | undefined;
-  catalogRevision: string;
   private isBehind = false;
   private onBehind: (() => void) | undefined;
   private readonly channels;
@@ -55,6 +56,7 @@ export class FeedStream implements GroupMember {
     this.cursor = first.cursor;
     this.position = positionOf(first.cursor);
     this.catalogRevision = first.catalogRevision;
+    this.head = Number(first.head);
     this.sentCursor = first.cursor;
     this.channels = fewChannels(request.subscriptions.map(({ channel }) => channel));
     this.routes = request.subscriptions.map(({ name }) => [{ target: this, name }]);
@@ -70,10 +72,10 @@ export class FeedStream implements GroupMember {
     if (this.outgoing.destroyed) this.signal.abort();
     const heartbeat = setInterval(() => this.beat(feed, group), jittered(this.context.heartbeatMs, 0.25)).unref();
     try {
-      this.send(openingText(this.format, this.request.appId, Number(this.first.head)));
+      this.send(openingText(this.format, this.request.appId, this.head));
       this.sendPage(this.first);
       // From here on a client has a cursor to come again with.
-      if (this.first.changes.length === 0) this.sendProgress(this.cursor, Number(this.first.head));
+      if (this.first.changes.length === 0) this.sendProgress(this.cursor, this.head);
       let isAtHead = !this.first.more;
       while (!this.isEnded) {
         await this.drained();
@@ -102,7 +104,6 @@ export class FeedStream implements GroupMember {
   }
 
   fallBehind(cursor: string, openHeight: number | undefined): void {
-    feedMetrics.fallenBehind.inc();
     this.moveTo(cursor);
     this.openHeight = openHeight;
     this.isBehind = true;
@@ -164,6 +165,7 @@ export class FeedStream implements GroupMember {
   }
 
   private sendPage(page: ReadChangesResponse): void {
+    this.head = Number(page.head);
     const events = eventsByTarget(page, this.routes).get(this) ?? [];
     const isCommitOver = this.openHeight !== undefined && Number(page.completeHeight) >= this.openHeight;
     if (events.length > 0) {
@@ -173,7 +175,7 @@ export class FeedStream implements GroupMember {
       this.sentCursor = last.cursor!;
       this.openHeight = last.isLast ? undefined : last.height;
     } else if (isCommitOver || performance.now() - this.sentAtMs >= progressEveryMs) {
-      this.sendProgress(page.cursor, Number(page.head));
+      this.sendProgress(page.cursor, this.head);
       if (isCommitOver) this.openHeight = undefined;
     }
     this.moveTo(page.cursor);
@@ -193,7 +195,7 @@ export class FeedStream implements GroupMember {
     // A window that is being sent may not have come to this stream.
     const cursor = feed.isDelivering ? this.sentCursor : feed.cursorOf(this, group);
     if (cursor === this.sentCursor) this.send(heartbeats[this.format]);
-    else this.sendProgress(cursor, feed.head);
+    else this.sendProgress(cursor, Math.max(this.head, feed.head));
   }
 
   private moveTo(cursor: string): void {
