@@ -54,7 +54,8 @@ describe.each(transports)('applications (%s)', (transport) => {
       offset: 0,
     });
     const page = await asOperator('GET', '/applications?limit=1&offset=1');
-    expect(page.body).toMatchObject({ limit: 1, offset: 1, total: listed.body['total'] });
+    // Other suites make applications of this Granary meanwhile.
+    expect(page.body).toMatchObject({ limit: 1, offset: 1, total: count });
     expect(page.body['applications']).toHaveLength(1);
 
     const gone = await asOperator('DELETE', `/api/applications/${appId}`);
