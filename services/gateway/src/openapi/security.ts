@@ -40,7 +40,7 @@ export function securityOf(route: Secured): Json[] {
     case 'public':
       return [];
     case 'reader':
-      return [{}, ...anyAppKey, ...signedByOwner(route)];
+      return [...(access.keyFirst ? [...anyAppKey, {}] : [{}, ...anyAppKey]), ...signedByOwner(route)];
     case 'operator':
       return [{ operatorKey: [] }];
     case 'wallet':

@@ -9,8 +9,11 @@ export type Permission = (typeof permissions)[number];
 export type Access =
   /** Anyone; keys are ignored. */
   | { kind: 'public' }
-  /** Anyone; a valid key of the path's app with Read may read private data too, and the wallet of its owner. */
-  | { kind: 'reader' }
+  /**
+   * Anyone; a valid key of the path's app with Read may read private data too, and the wallet of its owner. `keyFirst`:
+   * most of it needs the key, which examples show.
+   */
+  | { kind: 'reader'; keyFirst?: true }
   /**
    * A key with this permission, of the app in the path or, where the path names none, of any; or the wallet of its
    * owner.

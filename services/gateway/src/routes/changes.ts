@@ -21,7 +21,7 @@ import {
 } from './feed-requests';
 
 const path = '/apps/{app_id}/changes';
-const auth = { kind: 'reader' } as const;
+const auth = { kind: 'reader', keyFirst: true } as const;
 const tag = 'Commits';
 const defaultLimit = 100;
 
