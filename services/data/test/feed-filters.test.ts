@@ -100,10 +100,10 @@ async function runRound(random: Random): Promise<void> {
   const values = documentValues(random);
   const ids = Array.from({ length: documentCount }, (_, at) => `k${at}`);
   const versions: Array<Record<string, unknown>> = [...ids, ...ids].map((id) => ({ ...values.document(0), id }));
-  for (const at of [0, documentCount]) {
+  for (const offset of [0, documentCount]) {
     await app.store(
       'docs',
-      versions.slice(at, at + documentCount).map((document) => JSON.stringify(document)),
+      versions.slice(offset, offset + documentCount).map((document) => JSON.stringify(document)),
     );
   }
   const dates = isDate ? dateFields : new Set<string>();

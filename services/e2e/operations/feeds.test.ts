@@ -78,10 +78,10 @@ describe.each(transports)('limits and ends of change feeds (%s)', (transport) =>
     const before = await metric('granary_feed_fallen_behind_total');
     slow.pause();
     const count = 500;
-    for (let at = 0; at < count; at += 10) {
+    for (let offset = 0; offset < count; offset += 10) {
       await app.store(
         'books',
-        Array.from({ length: 10 }, (_, index) => ({ id: `b${at + index}`, text })),
+        Array.from({ length: 10 }, (_, index) => ({ id: `b${offset + index}`, text })),
       );
     }
     await quick.changed(1 + count);

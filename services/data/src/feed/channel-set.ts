@@ -39,8 +39,8 @@ export class ChannelSets {
    */
   of(digest: Buffer, messages: readonly FeedChannel[]): ChannelSet {
     const key = digest.toString('latin1');
-    const known = key === '' ? undefined : this.sets.get(key);
-    if (known) return known;
+    const knownSet = key === '' ? undefined : this.sets.get(key);
+    if (knownSet) return knownSet;
     if (messages.length === 0) {
       throw new ServiceError('FAILED_PRECONDITION', CHANNELS_UNKNOWN, 'The channels have to be sent');
     }

@@ -35,8 +35,8 @@ const parsedChannels = new LRUCache<string, Channel>({
 /** Parses a channel. Throws INVALID_QUERY and LIMIT_EXCEEDED with the place in its request. */
 export function parseChannel(message: FeedChannel): Channel {
   const key = keyOf(message);
-  const parsed = parsedChannels.get(key);
-  if (parsed) return parsed;
+  const cachedChannel = parsedChannels.get(key);
+  if (cachedChannel) return cachedChannel;
   const { collections, location } = message;
   const within = (member: string): string => (location === '' ? member : `${location}.${member}`);
   const find = parseFilter(message.find, within('find'));

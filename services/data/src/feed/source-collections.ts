@@ -37,7 +37,6 @@ export class SourceCollections {
   private readonly missing = new Map<number, ServiceError>();
   /** Channels with a right to everything, by the name of the collection; those that have all under undefined. */
   private readonly readers = new Map<string | undefined, number[]>();
-
   /** Channels without that right, by the name of the collection. */
   private readonly strangers = new Map<string, number[]>();
 
@@ -113,8 +112,8 @@ export class SourceCollections {
   private sourceOf(ref: CollectionRef): SourceCollection {
     let ofSet = compiledSources.get(this.set);
     if (!ofSet) compiledSources.set(this.set, (ofSet = new Map<bigint, CompiledEntry>()));
-    const kept = ofSet.get(ref.number);
-    if (kept?.revision === ref.revision) return { ref, ...kept.compiled };
+    const entry = ofSet.get(ref.number);
+    if (entry?.revision === ref.revision) return { ref, ...entry.compiled };
     const channels = [...this.set.channels.entries()].filter(([, channel]) => reads(channel, ref.name));
     const compiled = { matcher: new CollectionMatcher(ref, channels), channels: channels.map(([index]) => index) };
     ofSet.set(ref.number, { revision: ref.revision, compiled });

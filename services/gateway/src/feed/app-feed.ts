@@ -242,14 +242,14 @@ export class AppFeed {
   private async deliver(window: ReadChangesResponse): Promise<void> {
     const startedAtMs = performance.now();
     await this.context.keys.fresh();
-    const before = this.position;
+    const start = this.position;
     this.isDelivering = true;
     try {
       // Streams that join from now on must be behind this window.
       this.cursor = window.cursor;
       this.position = positionOf(window.cursor);
       this.head = Number(window.head);
-      await runSliced(this.fanOut(window, before, eventsByTarget(window, this.routes)));
+      await runSliced(this.fanOut(window, start, eventsByTarget(window, this.routes)));
     } finally {
       this.isDelivering = false;
     }
@@ -260,33 +260,35 @@ export class AppFeed {
 
   private *fanOut(
     window: ReadChangesResponse,
-    before: Position,
+    start: Position,
     events: ReadonlyMap<FeedGroup, readonly StreamEvent[]>,
   ): Generator<void, void, void> {
-    const hasMoved = comparePositions(this.position, before) > 0;
+    const hasMoved = comparePositions(this.position, start) > 0;
     for (const group of this.groups.values()) {
-      const own = events.get(group) ?? [];
-      const text = textOf(group, own, window, hasMoved);
+      const groupEvents = events.get(group) ?? [];
+      const text = textOf(group, groupEvents, window, hasMoved);
       if (!text) continue;
       for (const stream of group.live) {
-        this.send(stream, group, { own, text, before, cursor: window.cursor });
+        this.send(stream, group, { events: groupEvents, text, start, cursor: window.cursor });
         yield;
       }
     }
   }
 
-  private send(stream: GroupMember, group: FeedGroup, { own, text, before, cursor }: GroupWindow): void {
+  private send(stream: GroupMember, group: FeedGroup, { events, text, start, cursor }: GroupWindow): void {
     // One that has joined ahead of the window before has this one already, or a part of it.
     if (comparePositions(stream.position, this.position) > 0) return;
-    const isAhead = comparePositions(stream.position, before) > 0;
+    const isAhead = comparePositions(stream.position, start) > 0;
     if (isAhead && group.hasLatest) {
       // What the newest version is compared with was before the window, and the stream has seen more than that.
       this.leaveLive(stream, group);
       return stream.fallBehind(stream.cursor, undefined);
     }
-    const missing = isAhead ? own.filter(({ position }) => comparePositions(position, stream.position) > 0) : own;
-    feedMetrics.changes.inc(missing.length);
-    const bytes = missing.length === own.length ? text : eventsText(group.format, missing);
+    const newEvents = isAhead
+      ? events.filter(({ position }) => comparePositions(position, stream.position) > 0)
+      : events;
+    feedMetrics.changes.inc(newEvents.length);
+    const bytes = newEvents.length === events.length ? text : eventsText(group.format, newEvents);
     if (stream.receive(bytes, cursor)) return;
     feedMetrics.fallenBehind.inc();
     this.leaveLive(stream, group);
@@ -312,10 +314,10 @@ export class AppFeed {
 
 /** A window as a group gets it. */
 interface GroupWindow {
-  own: readonly StreamEvent[];
+  events: readonly StreamEvent[];
   text: Buffer;
   /** Where it begins. */
-  before: Position;
+  start: Position;
   /** Behind it. */
   cursor: string;
 }

@@ -90,11 +90,11 @@ export class FeedStream implements GroupMember {
   /** Gets what its group gets, until it falls behind. Returns at once where it is behind already. */
   private async follow(feed: AppFeed, group: FeedGroup): Promise<void> {
     this.isBehind = false;
-    const before = this.cursor;
+    const startCursor = this.cursor;
     const isLive = await feed.join(this, group);
     if (isLive) await this.until((resolve) => (this.isBehind ? resolve() : (this.onBehind = resolve)));
     // Without a pause it would read again and again what it has read.
-    else if (this.cursor === before) await pause(rejoinAfterMs, this.signal);
+    else if (this.cursor === startCursor) await pause(rejoinAfterMs, this.signal);
   }
 
   receive(bytes: Buffer, cursor: string): boolean {

@@ -44,12 +44,12 @@ export function eventsByTarget<Target>(
         if (name !== undefined) event.names.push(name);
       }
     }
-    for (const [target, own] of ofChange) {
-      own.at(-1)!.cursor = cursor;
-      for (const event of own) append(all, target, event);
+    for (const [target, targetEvents] of ofChange) {
+      targetEvents.at(-1)!.cursor = cursor;
+      for (const event of targetEvents) append(all, target, event);
     }
   }
-  for (const own of all.values()) markLast(own, Number(completeHeight));
+  for (const targetEvents of all.values()) markLast(targetEvents, Number(completeHeight));
   return all;
 }
 
