@@ -91,14 +91,25 @@ export class FeedClient {
 
   /** Resolves once there are so many changes. */
   async changed(count: number): Promise<FeedEvent[]> {
-    await eventually(() => this.changes.length >= count, 60_000, { title: `${count} changes`, everyMs: 5 });
+    await this.until(`${count} changes`, () => this.changes.length >= count);
     return this.changes;
   }
 
   /** Resolves once there is an event of a kind. */
   told(kind: string): Promise<FeedEvent> {
-    const find = () => this.events.find(({ event }) => event === kind);
-    return eventually(find, 60_000, { title: `the event ${kind}`, everyMs: 5 });
+    return this.until(`the event ${kind}`, () => this.events.find(({ event }) => event === kind));
+  }
+
+  /** Rejects at once where the stream ended before that. */
+  private until<T>(title: string, look: () => T | false | undefined): Promise<T> {
+    const lookAgain = () => {
+      const { isClosed } = this;
+      const result = look();
+      if (!result && isClosed)
+        throw new Error(`the stream ended before ${title}: ${JSON.stringify(this.events.at(-1))}`);
+      return result;
+    };
+    return eventually(lookAgain, 60_000, { title, everyMs: 5 });
   }
 
   async closed(): Promise<void> {

@@ -31,10 +31,11 @@ const compiledSources = new WeakMap<ChannelSet, Map<bigint, CompiledEntry>>();
 
 /** The collections of an app, as the channels of one request may read them. */
 export class SourceCollections {
-  private readonly byNumber = new Map<bigint, SourceCollection>();
-  private readonly refused = new Map<number, ServiceError>();
+  /** What channels may not read. */
+  readonly refused = new Map<number, ServiceError>();
   /** Channels that name a collection which is not there. They end only once its removal has been delivered. */
-  private readonly missing = new Map<number, ServiceError>();
+  readonly missing = new Map<number, ServiceError>();
+  private readonly byNumber = new Map<bigint, SourceCollection>();
   /** Channels with a right to everything, by the name of the collection; those that have all under undefined. */
   private readonly readers = new Map<string | undefined, number[]>();
   /** Channels without that right, by the name of the collection. */
@@ -78,11 +79,6 @@ export class SourceCollections {
 
   mayRead(channel: number): boolean {
     return !this.refused.has(channel);
-  }
-
-  /** What channels may not read, collections that are missing among them if `withMissing`. */
-  refusals(withMissing: boolean): ReadonlyMap<number, ServiceError> {
-    return withMissing ? new Map([...this.missing, ...this.refused]) : this.refused;
   }
 
   private readersOf({ collection }: LogEntry): number[] {

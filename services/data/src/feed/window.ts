@@ -1,6 +1,7 @@
 import type { ServiceError } from '@granary/shared/errors';
 import type { FeedChange } from '@granary/shared/gen/granary/data/v1/FeedChange';
-import type { Queryable } from '@granary/shared/postgres/pool';
+import { row, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
 import type { App } from '../catalog/app';
 import type { CollectionRef } from '../catalog/collection';
 import type { ChannelSet } from './channel-set';
@@ -30,8 +31,9 @@ export interface FeedWindow {
   /** The hash of the commit at the end. */
   hash: Buffer;
   completeHeight: bigint;
-  /** Whether it ends at the head. */
+  /** Whether it ends at the head, and the head is what the channels were looked up for. */
   isWhole: boolean;
+  /** What channels may not read. */
   refusals: ReadonlyMap<number, ServiceError>;
 }
 
@@ -80,7 +82,16 @@ export async function readWindow(
     });
   }
   const { end, hash, completeHeight, isWhole } = part;
-  return { changes, end, hash, completeHeight, isWhole, refusals: sources.refusals(isWhole || limits.isOpening) };
+  const window = { changes, end, hash, completeHeight, isWhole, refusals: sources.refused };
+  if (sources.missing.size === 0 || !(isWhole || limits.isOpening)) return window;
+  // What has gone away after the head was read has its removal behind this window.
+  if (!limits.isOpening && (await hasNewCatalog(db, app, head))) return { ...window, isWhole: false };
+  return { ...window, refusals: new Map([...sources.missing, ...sources.refused]) };
+}
+
+async function hasNewCatalog(db: Queryable, { number }: App, { catalogRevision }: FeedHead): Promise<boolean> {
+  const statement = sql`select catalog_revision as revision from head where app_number = ${number}`;
+  return (await row<{ revision: bigint }>(db, statement))?.revision !== catalogRevision;
 }
 
 /** The collections that channels name, and where one has all those that the window is about. */

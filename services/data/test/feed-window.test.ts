@@ -1,0 +1,63 @@
+import { findApp } from '../src/catalog/app';
+import { ChannelSets } from '../src/feed/channel-set';
+import { parseSince } from '../src/feed/cursor';
+import { readFeedHead } from '../src/feed/feed-head';
+import { readWindow, type FeedWindow } from '../src/feed/window';
+import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
+
+let fixture: Fixture;
+beforeAll(async () => {
+  fixture = await startFixture();
+});
+afterAll(() => fixture.stop());
+
+const set = new ChannelSets().of(Buffer.alloc(0), [
+  {
+    collections: ['notes'],
+    find: Buffer.alloc(0),
+    select: Buffer.alloc(0),
+    omitsDocuments: false,
+    onlyLatest: false,
+    mayReadPrivate: true,
+    isDelegated: false,
+    location: '',
+  },
+]);
+
+const eventsOf = ({ changes }: FeedWindow) =>
+  changes.flatMap(({ events }) => events.map(({ members }) => JSON.parse(`{${members.toString()}}`) as object));
+
+/** Reads what is behind a cursor. `beforeLookUp` happens between the read of the head and that of the window. */
+async function windowBehind(
+  { appId }: TestApp,
+  since: string,
+  { beforeLookUp = async () => {}, isOpening = false },
+): Promise<FeedWindow> {
+  const app = await findApp(fixture.pool, appId);
+  const head = await readFeedHead(fixture.pool, app, parseSince(since));
+  await beforeLookUp();
+  // The collection is not there at any of the look-ups of these tests.
+  const source = { db: fixture.pool, app, lookUp: () => Promise.resolve(undefined) };
+  return readWindow(source, head, set, { changesMax: 10, bytesMax: 1024, isOpening });
+}
+
+test('a collection that is dropped while a window is read ends its feeds only behind its removal', async () => {
+  const app = await fixture.newApp();
+  await app.store('notes', [JSON.stringify({ id: 'a' })]);
+  const dropped = async () => {
+    await fixture.methods.deleteCollection({ appId: app.appId, name: 'notes', force: true, cascade: false });
+  };
+  const early = await windowBehind(app, 'now', { beforeLookUp: dropped });
+  expect([eventsOf(early), [...early.refusals], early.isWhole]).toEqual([[], [], false]);
+  const later = await windowBehind(app, '1', {});
+  expect(eventsOf(later)).toEqual([expect.objectContaining({ collection: 'notes', reason: 'dropped' })]);
+  expect([...later.refusals.keys()]).toEqual([0]);
+  expect(later.isWhole).toBe(true);
+});
+
+test('a feed of a collection that is not there is refused when it begins', async () => {
+  const app = await fixture.newApp();
+  await app.store('other', [JSON.stringify({ id: 'a' })]);
+  const { refusals } = await windowBehind(app, 'now', { isOpening: true });
+  expect([...refusals.values()]).toEqual([expect.objectContaining({ reason: 'COLLECTION_NOT_FOUND' })]);
+});
