@@ -73,7 +73,7 @@ async function changesOf(
       bytesMax: 16 * 1024,
       waitMs: 0,
       catalogRevision: '0',
-      isOpening: true,
+      isOpening: false,
     });
     ({ cursor: since, more } = response);
     for (const { channel, error } of response.refusals) {
@@ -151,7 +151,7 @@ test('beyond so many selections in one request, channels are refused, and the ot
     bytesMax: 1024 * 1024,
     waitMs: 0,
     catalogRevision: '0',
-    isOpening: true,
+    isOpening: false,
   });
   expect(refusals.map(({ channel, error }) => [channel, error!.reason])).toEqual(
     [0, 1, 2].map((beyond) => [selectionsMax + beyond, 'TOO_MANY_FILTERS']),

@@ -1,4 +1,5 @@
 import { findApp } from '../src/catalog/app';
+import { requireCollection, type CollectionRef } from '../src/catalog/collection';
 import { ChannelSets } from '../src/feed/channel-set';
 import { parseSince } from '../src/feed/cursor';
 import { readFeedHead } from '../src/feed/feed-head';
@@ -11,34 +12,37 @@ beforeAll(async () => {
 });
 afterAll(() => fixture.stop());
 
-const set = new ChannelSets().of(Buffer.alloc(0), [
-  {
-    collections: ['notes'],
-    find: Buffer.alloc(0),
-    select: Buffer.alloc(0),
-    omitsDocuments: false,
-    onlyLatest: false,
-    mayReadPrivate: true,
-    isDelegated: false,
-    location: '',
-  },
-]);
+const setOf = (mayReadPrivate: boolean) =>
+  new ChannelSets().of(Buffer.alloc(0), [
+    {
+      collections: ['notes'],
+      find: Buffer.alloc(0),
+      select: Buffer.alloc(0),
+      omitsDocuments: false,
+      onlyLatest: false,
+      mayReadPrivate,
+      isDelegated: false,
+      location: '',
+    },
+  ]);
 
 const eventsOf = ({ changes }: FeedWindow) =>
   changes.flatMap(({ events }) => events.map(({ members }) => JSON.parse(`{${members.toString()}}`) as object));
 
-/** Reads what is behind a cursor. `beforeLookUp` happens between the read of the head and that of the window. */
+/**
+ * Reads what is behind a cursor: of a collection that is not there or, by a reader without a key, of `ref`.
+ * `beforeLookUp` happens between the read of the head and that of the window.
+ */
 async function windowBehind(
   { appId }: TestApp,
   since: string,
-  { beforeLookUp = async () => {}, isOpening = false },
+  { beforeLookUp = async () => {}, isOpening = false, ref = undefined as CollectionRef | undefined },
 ): Promise<FeedWindow> {
   const app = await findApp(fixture.pool, appId);
   const head = await readFeedHead(fixture.pool, app, parseSince(since));
   await beforeLookUp();
-  // The collection is not there at any of the look-ups of these tests.
-  const source = { db: fixture.pool, app, lookUp: () => Promise.resolve(undefined) };
-  return readWindow(source, head, set, { changesMax: 10, bytesMax: 1024, isOpening });
+  const source = { db: fixture.pool, app, lookUp: () => Promise.resolve(ref) };
+  return readWindow(source, head, setOf(ref === undefined), { changesMax: 10, bytesMax: 1024, isOpening });
 }
 
 test('a collection that is dropped while a window is read ends its feeds only behind its removal', async () => {
@@ -60,4 +64,19 @@ test('a feed of a collection that is not there is refused when it begins', async
   await app.store('other', [JSON.stringify({ id: 'a' })]);
   const { refusals } = await windowBehind(app, 'now', { isOpening: true });
   expect([...refusals.values()]).toEqual([expect.objectContaining({ reason: 'COLLECTION_NOT_FOUND' })]);
+});
+
+test('a window for readers without a key is read again where the catalog has changed meanwhile', async () => {
+  const app = await fixture.newApp();
+  await app.store('notes', [JSON.stringify({ id: 'a' })]);
+  const ref = await requireCollection(fixture.pool, app.appId, 'notes');
+  const cursor = (await windowBehind(app, 'now', { ref })).end;
+  expect(cursor).toEqual({ height: 1n, place: 1 });
+  await app.store('notes', [JSON.stringify({ id: 'b' })]);
+  const beforeLookUp = () => app.createCollection('other');
+  const changed = await windowBehind(app, '1', { ref, beforeLookUp });
+  expect([eventsOf(changed), changed.end, changed.isWhole]).toEqual([[], cursor, false]);
+  const unchanged = await windowBehind(app, '1', { ref });
+  expect(eventsOf(unchanged)).toEqual([expect.objectContaining({ id: 'b' })]);
+  expect(unchanged.isWhole).toBe(true);
 });

@@ -33,6 +33,8 @@ export class CollectionMatcher {
   readonly columns: RestColumns;
   /** Channels without a filter. */
   readonly unfiltered: readonly number[];
+  /** Channels with a filter and without the right to what is private. */
+  readonly filteredStrangers: readonly number[];
   /** Channels whose filter the collection does not take, or that are more than one statement should evaluate. */
   readonly refusals: ReadonlyMap<number, ServiceError>;
   private readonly evaluated: readonly Candidate[];
@@ -63,6 +65,9 @@ export class CollectionMatcher {
       if (rest !== undefined && this.columns.excess.has(rest)) refusals.set(channel, tooManyFilters(ref.name));
     }
     this.unfiltered = unfiltered;
+    this.filteredStrangers = channels.flatMap(([channel, { find, mayReadPrivate }]) =>
+      isAll(find) || mayReadPrivate ? [] : [channel],
+    );
     this.refusals = refusals;
     this.evaluated = filters.evaluated;
     this.watch = compileWatch(filters.fields.map(({ path }) => path));

@@ -28,7 +28,7 @@ export class Deliveries {
   }
 
   private erased(entry: LogEntry, reason: 'erased' | 'dropped'): Delivery {
-    return { puts: [], removals: this.sources.everyChannel(entry).map((channel) => [channel, reason] as const) };
+    return { puts: [], removals: this.sources.toldOf(entry).map((channel) => [channel, reason] as const) };
   }
 
   /** Whether its text is gone or not, channels without a filter learn that a version was stored. */
@@ -47,7 +47,7 @@ export class Deliveries {
     const delivery = { puts: isDeleted ? [] : unfiltered, removals: removed };
     if (!source || !version?.text || !source.matcher.hasFilters) return delivery;
     const matching = isDeleted ? nothing : matchesOf(source, version);
-    const left = this.leftBy(source, entry).filter((channel) => !matching.has(channel) && isDue(channel));
+    const left = this.mayHaveShown(source, entry).filter((channel) => !matching.has(channel) && isDue(channel));
     const reason = isDeleted ? 'deleted' : 'filtered';
     return {
       puts: [...delivery.puts, ...[...matching].filter(isDue)],
@@ -55,13 +55,19 @@ export class Deliveries {
     };
   }
 
-  /** The channels whose filter the document matched before; before the window for those with newest versions only. */
-  private leftBy(source: SourceCollection, entry: LogEntry): number[] {
+  /**
+   * The channels that may have a version of the document which matched their filter: before the entry, or before the
+   * window for those with newest versions only. Whether it was one that matched is for keys alone, once it is replaced.
+   */
+  private mayHaveShown(source: SourceCollection, entry: LogEntry): number[] {
     const { first } = this.texts.spanOf(entry);
     const before = matchesOf(source, this.texts.versionBefore(entry));
     const beforeWindow = entry === first ? before : matchesOf(source, this.texts.versionBefore(first));
-    const wasShown = (channel: number) => (this.channels[channel]!.onlyLatest ? beforeWindow : before).has(channel);
-    return [...new Set([...before, ...beforeWindow])].filter(wasShown);
+    const hasMatched = (channel: number) => {
+      const { onlyLatest, mayReadPrivate } = this.channels[channel]!;
+      return mayReadPrivate && (onlyLatest ? beforeWindow : before).has(channel);
+    };
+    return [...source.matcher.filteredStrangers, ...[...new Set([...before, ...beforeWindow])].filter(hasMatched)];
   }
 }
 

@@ -80,7 +80,7 @@ async function waitForChanges(
     if (last.window.isWhole) await watch.changed(leftMs, call.signal);
     const readAtMs = performance.now();
     const since: Since = { kind: 'cursor', position: last.window.end, hash: shortHash(last.window.hash) };
-    last = await readAt(context, app, request, set, since, call);
+    last = await readAt(context, app, { ...request, isOpening: false }, set, since, call);
     if (isAnswer(last, request)) return last;
     const pauseMs = Math.max(leastPauseMs, (performance.now() - readAtMs) * windowPauseFactor);
     await pause(Math.min(pauseMs, leftMs), call.signal);

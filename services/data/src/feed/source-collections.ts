@@ -68,17 +68,21 @@ export class SourceCollections {
     return this.readersOf(entry).filter((channel) => isAll(this.set.channels[channel]!.find));
   }
 
-  /** All channels of the collection of an entry. */
-  everyChannel(entry: LogEntry): readonly number[] {
+  /** The channels that are told of an erasure: those without a key where they could read the collection then. */
+  toldOf(entry: LogEntry): readonly number[] {
     const source = this.of(entry);
-    if (source) return source.channels;
-    // Whoever could read a collection that was dropped is told so; its id, which has none, tells nothing.
-    const wasPublic = entry.kind === 'dropped' && entry.isPublic;
-    return [...this.readersOf(entry), ...(wasPublic ? (this.strangers.get(entry.collection) ?? []) : [])];
+    if (source) return source.channels.filter((channel) => entry.isPublic || this.isReader(channel));
+    // The ids of a collection that is gone, too, are for keys alone; that it was dropped has none.
+    const isForStrangers = entry.kind === 'dropped' && entry.isPublic;
+    return [...this.readersOf(entry), ...(isForStrangers ? (this.strangers.get(entry.collection) ?? []) : [])];
   }
 
   mayRead(channel: number): boolean {
     return !this.refused.has(channel);
+  }
+
+  private isReader(channel: number): boolean {
+    return this.set.channels[channel]!.mayReadPrivate;
   }
 
   private readersOf({ collection }: LogEntry): number[] {

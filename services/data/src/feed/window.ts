@@ -20,7 +20,7 @@ export interface WindowLimits {
   changesMax: number;
   /** Bytes of the texts of documents; a single one may be larger. */
   bytesMax: number;
-  /** Whether channels learn at once that a collection is missing, rather than behind what happened to it. */
+  /** Whether one channel that may not be read refuses the whole, rather than that channel behind its changes. */
   isOpening: boolean;
 }
 
@@ -31,7 +31,7 @@ export interface FeedWindow {
   /** The hash of the commit at the end. */
   hash: Buffer;
   completeHeight: bigint;
-  /** Whether it ends at the head, and the head is what the channels were looked up for. */
+  /** Whether it ends at the head. */
   isWhole: boolean;
   /** What channels may not read. */
   refusals: ReadonlyMap<number, ServiceError>;
@@ -82,11 +82,19 @@ export async function readWindow(
     });
   }
   const { end, hash, completeHeight, isWhole } = part;
-  const window = { changes, end, hash, completeHeight, isWhole, refusals: sources.refused };
-  if (sources.missing.size === 0 || !(isWhole || limits.isOpening)) return window;
-  // What has gone away after the head was read has its removal behind this window.
-  if (!limits.isOpening && (await hasNewCatalog(db, app, head))) return { ...window, isWhole: false };
-  return { ...window, refusals: new Map([...sources.missing, ...sources.refused]) };
+  const { missing, refused } = sources;
+  if (limits.isOpening && missing.size + refused.size > 0) return nothingOf(head, new Map([...missing, ...refused]));
+  const isEnded = isWhole && missing.size > 0;
+  // A collection that has gone away meanwhile has its removal behind this window, and one may have become private.
+  const dependsOnCatalog = isEnded || (!set.mayReadPrivate && changes.length > 0);
+  if (dependsOnCatalog && (await hasNewCatalog(db, app, head))) return nothingOf(head, refused);
+  const refusals = isEnded ? new Map([...missing, ...refused]) : refused;
+  return { changes, end, hash, completeHeight, isWhole, refusals };
+}
+
+/** A window without changes: what is behind its head has to be read again, unless it is refused. */
+function nothingOf({ position, hash }: FeedHead, refusals: FeedWindow['refusals']): FeedWindow {
+  return { changes: [], end: position, hash, completeHeight: position.height - 1n, isWhole: false, refusals };
 }
 
 async function hasNewCatalog(db: Queryable, { number }: App, { catalogRevision }: FeedHead): Promise<boolean> {

@@ -4,12 +4,18 @@ import { runSliced } from '@granary/shared/concurrency/time-slicing';
 import { isUnavailable } from '@granary/shared/errors';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import { isPassing, manyChannels, readChanges, refusalError, type Channels } from './feed-reader';
-import { progressEveryMs, type FeedGroup, type GroupMember, type StreamContext } from './feed-group';
+import {
+  groupKey,
+  newGroup,
+  progressEveryMs,
+  type FeedGroup,
+  type GroupMember,
+  type StreamContext,
+} from './feed-group';
 import { eventsText, noticeText } from './feed-text';
 import { feedMetrics } from './metrics';
 import { comparePositions, positionOf, type Position } from './position';
 import { eventsByTarget, type Route, type StreamEvent } from './stream-events';
-import { channelKey, seesCatalog } from './subscription';
 
 const noChannels: Channels = { list: [], digest: Buffer.alloc(0) };
 
@@ -20,6 +26,8 @@ const windowBytes = 256 * 1024;
 const waitMs = 20_000;
 /** The shortest time from one window to the next, and how many times the duration of the first it is. */
 const windowPauseMs = 15;
+/** A request is replaced no later than at this age, so that a new group does not wait longer for its first change. */
+const replaceAfterMsMax = 2_000;
 const windowPauseFactor = 2;
 /** Failures in a row after which streams read on their own, so that what is wrong with one does not stop the others. */
 const failuresMax = 3;
@@ -46,7 +54,7 @@ export class AppFeed {
   /** The age at which a request may be replaced by one with more groups. */
   private replaceAfterMs = windowPauseMs;
   /** Called when a request begins, for the streams whose groups the one before did not have. */
-  private onRequest: Array<() => void> = [];
+  private readonly onRequest = new Set<() => void>();
 
   constructor(
     private readonly context: StreamContext,
@@ -59,28 +67,9 @@ export class AppFeed {
 
   /** Counts a stream among those of its group. */
   enter(stream: GroupMember): FeedGroup {
-    const { format, request } = stream;
-    const keys = request.subscriptions.map(({ channel }) => channelKey(channel));
-    const names = request.subscriptions.map(({ name }) => name ?? null);
-    const key = JSON.stringify([format, names, keys]);
+    const key = groupKey(stream);
     let group = this.groups.get(key);
-    if (!group) {
-      group = {
-        key,
-        format,
-        subscriptions: request.subscriptions,
-        channelKeys: keys,
-        members: new Set(),
-        live: new Set(),
-        joining: 0,
-        isIncluded: false,
-        seesCatalog: seesCatalog(request.subscriptions),
-        hasLatest: request.subscriptions.some(({ channel }) => channel.onlyLatest),
-        toldAtMs: 0,
-        openHeight: undefined,
-      };
-      this.groups.set(key, group);
-    }
+    if (!group) this.groups.set(key, (group = newGroup(key, stream)));
     group.members.add(stream);
     return group;
   }
@@ -105,7 +94,7 @@ export class AppFeed {
     group.joining += 1;
     try {
       while (!group.isIncluded && !stream.isEnded) {
-        if (this.isRunning) await this.included();
+        if (this.isRunning) await this.included(stream);
         else this.start(stream);
       }
       // The live feed may have ended meanwhile, because of failures.
@@ -113,6 +102,7 @@ export class AppFeed {
       if (stream.isEnded || !isAhead) return false;
       group.live.add(stream);
       feedMetrics.live.inc();
+      stream.notifyCatalog(this.catalogRevision);
       return true;
     } finally {
       group.joining -= 1;
@@ -132,17 +122,28 @@ export class AppFeed {
     void this.run();
   }
 
-  /** Resolves once a request has begun that has all groups of now. It takes the place of one that waits for changes. */
-  private included(): Promise<void> {
+  /**
+   * Resolves once a request has begun that has all groups of now, or the stream has ended. That request takes the place
+   * of one that waits for changes.
+   */
+  private included({ signal }: GroupMember): Promise<void> {
     const { request } = this;
     if (request && !request.isReplaced) {
       request.isReplaced = true;
       const leftMs = request.startedAtMs + this.replaceAfterMs - performance.now();
       setTimeout(() => request.cancellation.abort(), Math.max(0, leftMs));
       // A request that has not come to its wait yet is not replaced again and again.
-      this.replaceAfterMs = Math.min(2 * this.replaceAfterMs, waitMs);
+      this.replaceAfterMs = Math.min(2 * this.replaceAfterMs, replaceAfterMsMax);
     }
-    return new Promise((resolve) => this.onRequest.push(resolve));
+    return new Promise((resolve) => {
+      const end = () => {
+        signal.removeEventListener('abort', end);
+        this.onRequest.delete(end);
+        resolve();
+      };
+      signal.addEventListener('abort', end);
+      this.onRequest.add(end);
+    });
   }
 
   /** Never rejects. Ends when no stream is live or about to be, and after failures: the next to join starts it anew. */
@@ -181,7 +182,9 @@ export class AppFeed {
       group.isIncluded = false;
       for (const stream of [...group.live]) {
         this.leaveLive(stream, group);
-        stream.fallBehind(this.cursor, group.openHeight);
+        // One that has joined ahead of the last window goes on from where it is.
+        const isAhead = comparePositions(stream.position, this.position) > 0;
+        stream.fallBehind(isAhead ? stream.cursor : this.cursor, isAhead ? undefined : group.openHeight);
       }
     }
     feedMetrics.channels.dec(this.channels.list.length);
@@ -210,7 +213,7 @@ export class AppFeed {
   }
 
   private notifyRequest(): void {
-    for (const resolve of this.onRequest.splice(0)) resolve();
+    for (const resolve of [...this.onRequest]) resolve();
   }
 
   private listChannels(): void {
@@ -297,9 +300,7 @@ export class AppFeed {
 
   private notifyCatalog(revision: string): void {
     this.catalogRevision = revision;
-    for (const group of this.groups.values()) {
-      if (group.seesCatalog) for (const stream of group.live) stream.notifyCatalog(revision);
-    }
+    for (const { live } of this.groups.values()) for (const stream of live) stream.notifyCatalog(revision);
   }
 
   /** Ends the streams that may not read one of their channels, or not any more. */

@@ -1,9 +1,10 @@
+import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import type { Logger } from '@granary/shared/logger';
 import type { FeedData } from './feed-reader';
 import type { FeedFormat } from './feed-text';
 import type { KeyWatch } from './key-watch';
 import type { Position } from './position';
-import type { FeedRequest, Subscription } from './subscription';
+import { channelKey, type FeedRequest, type Subscription } from './subscription';
 
 /** The longest time without an event while the log of an app is read on. */
 export const progressEveryMs = 5_000;
@@ -25,7 +26,9 @@ export interface GroupMember {
   readonly cursor: string;
   readonly position: Position;
   readonly isEnded: boolean;
-  /** The revision of the catalog when it last read on its own. */
+  /** Aborted when it ends. */
+  readonly signal: CancelSignal;
+  /** The revision of the catalog that it knows. */
   readonly catalogRevision: string;
   /** Takes what its group gets: the bytes of a window. Returns whether the client keeps up. */
   receive(bytes: Buffer, cursor: string): boolean;
@@ -33,7 +36,7 @@ export interface GroupMember {
   fallBehind(cursor: string, openHeight: number | undefined): void;
   /** Ends because of an error that will not pass. */
   fail(error: unknown): void;
-  /** Tells the client that definitions of the app have changed. */
+  /** Tells the client that definitions of the app have changed, where that is new to it and it may know. */
   notifyCatalog(revision: string): void;
 }
 
@@ -50,11 +53,35 @@ export interface FeedGroup {
   joining: number;
   /** Whether the windows that come have what the group asks for. */
   isIncluded: boolean;
-  readonly seesCatalog: boolean;
   /** Whether a subscription has each document once in a window. */
   readonly hasLatest: boolean;
   /** When its streams were last told a cursor. */
   toldAtMs: number;
   /** The height of a commit of which more changes may follow. */
   openHeight: number | undefined;
+}
+
+const channelKeysOf = (subscriptions: readonly Subscription[]): string[] =>
+  subscriptions.map(({ channel }) => channelKey(channel));
+
+/** Tells the streams that get other bytes apart. */
+export function groupKey({ format, request: { subscriptions } }: GroupMember): string {
+  return JSON.stringify([format, subscriptions.map(({ name }) => name ?? null), channelKeysOf(subscriptions)]);
+}
+
+/** A group without streams, for those like the one of the arguments. */
+export function newGroup(key: string, { format, request: { subscriptions } }: GroupMember): FeedGroup {
+  return {
+    key,
+    format,
+    subscriptions,
+    channelKeys: channelKeysOf(subscriptions),
+    members: new Set(),
+    live: new Set(),
+    joining: 0,
+    isIncluded: false,
+    hasLatest: subscriptions.some(({ channel }) => channel.onlyLatest),
+    toldAtMs: 0,
+    openHeight: undefined,
+  };
 }

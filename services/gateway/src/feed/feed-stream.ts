@@ -10,7 +10,7 @@ import { endText, eventsText, heartbeats, noticeText, openingText, type FeedForm
 import { feedMetrics } from './metrics';
 import { positionOf, type Position } from './position';
 import { eventsByTarget, type Route } from './stream-events';
-import type { FeedRequest } from './subscription';
+import { seesCatalog, type FeedRequest } from './subscription';
 
 /** Bytes that a client has not taken yet, beyond which it reads on its own, at its own pace. */
 const unsentBytesMax = 256 * 1024;
@@ -43,7 +43,10 @@ export class FeedStream implements GroupMember {
   private openHeight: number | undefined;
   private isBehind = false;
   private onBehind: (() => void) | undefined;
+  /** The first page, until it is sent. */
+  private first: ReadChangesResponse | undefined;
   private readonly channels;
+  private readonly seesCatalog: boolean;
   private readonly routes: Array<Array<Route<FeedStream>>>;
 
   constructor(
@@ -51,13 +54,15 @@ export class FeedStream implements GroupMember {
     readonly request: FeedRequest,
     readonly format: FeedFormat,
     private readonly outgoing: ServerResponse,
-    private readonly first: ReadChangesResponse,
+    first: ReadChangesResponse,
   ) {
+    this.first = first;
     this.cursor = first.cursor;
     this.position = positionOf(first.cursor);
     this.catalogRevision = first.catalogRevision;
     this.head = Number(first.head);
     this.sentCursor = first.cursor;
+    this.seesCatalog = seesCatalog(request.subscriptions);
     this.channels = fewChannels(request.subscriptions.map(({ channel }) => channel));
     this.routes = request.subscriptions.map(({ name }) => [{ target: this, name }]);
   }
@@ -73,10 +78,7 @@ export class FeedStream implements GroupMember {
     const heartbeat = setInterval(() => this.beat(feed, group), jittered(this.context.heartbeatMs, 0.25)).unref();
     try {
       this.send(openingText(this.format, this.request.appId, this.head));
-      this.sendPage(this.first);
-      // From here on a client has a cursor to come again with.
-      if (this.first.changes.length === 0) this.sendProgress(this.cursor, this.head);
-      let isAtHead = !this.first.more;
+      let isAtHead = this.sendFirst();
       while (!this.isEnded) {
         await this.drained();
         if (isAtHead) await this.follow(feed, group);
@@ -85,6 +87,16 @@ export class FeedStream implements GroupMember {
     } finally {
       clearInterval(heartbeat);
     }
+  }
+
+  /** Returns whether the first page ended at the head. */
+  private sendFirst(): boolean {
+    const { more, changes } = this.first!;
+    this.sendPage(this.first!);
+    this.first = undefined;
+    // From here on a client has a cursor to come again with.
+    if (changes.length === 0) this.sendProgress(this.cursor, this.head);
+    return !more;
   }
 
   /** Gets what its group gets, until it falls behind. Returns at once where it is behind already. */
@@ -132,6 +144,9 @@ export class FeedStream implements GroupMember {
   }
 
   notifyCatalog(revision: string): void {
+    if (BigInt(revision) <= BigInt(this.catalogRevision)) return;
+    this.catalogRevision = revision;
+    if (!this.seesCatalog) return;
     this.send(noticeText(this.format, 'catalog', { revision: Number(revision) }));
   }
 
@@ -179,7 +194,7 @@ export class FeedStream implements GroupMember {
       if (isCommitOver) this.openHeight = undefined;
     }
     this.moveTo(page.cursor);
-    this.catalogRevision = page.catalogRevision;
+    this.notifyCatalog(page.catalogRevision);
     const [refusal] = page.refusals;
     if (refusal) this.fail(refusalError(refusal));
   }

@@ -33,6 +33,11 @@ export interface PageOptions {
   waitMs: number;
 }
 
+interface WatchedKey {
+  isRevoked: () => boolean;
+  end: () => void;
+}
+
 /** The change feeds that this gateway serves. */
 export class Feeds {
   /** The live feed of each app, and one for its readers without a key. */
@@ -78,8 +83,7 @@ export class Feeds {
     this.waits.add(reading);
     try {
       const page = await this.open(request, { limit, bytesMax: pageBytes, waitMs: wait }, requestId, reading);
-      await this.context.keys.fresh();
-      if (watch.isRevoked() || Date.now() > (request.expiresAtMs ?? Infinity)) throw revoked();
+      await this.assertValid(request, watch);
       return page;
     } catch (error) {
       if (watch.isRevoked()) throw revoked();
@@ -104,14 +108,35 @@ export class Feeds {
     begin: () => void,
   ): Promise<void> {
     const leave = this.slots.take(request);
+    let stream: FeedStream | undefined;
+    const watch = this.watchKey(request, () => stream?.end(keyRevoked));
     try {
-      const limits = { limit: 1_000, bytesMax: firstPageBytes, waitMs: 0 };
-      const first = await this.open(request, limits, requestId, signal);
+      stream = await this.openStream(request, format, outgoing, requestId, signal);
+      await this.assertValid(request, watch);
       begin();
-      await this.serve(new FeedStream(this.context, request, format, outgoing, first));
+      await this.serve(stream);
     } finally {
+      watch.end();
       leave();
     }
+  }
+
+  private async openStream(
+    request: FeedRequest,
+    format: FeedFormat,
+    outgoing: ServerResponse,
+    requestId: string,
+    signal: CancelSignal,
+  ): Promise<FeedStream> {
+    const limits = { limit: 1_000, bytesMax: firstPageBytes, waitMs: 0 };
+    const page = await this.open(request, limits, requestId, signal);
+    return new FeedStream(this.context, request, format, outgoing, page);
+  }
+
+  /** Rejects with UNAUTHENTICATED where the right to read has ended since the request was authenticated. */
+  private async assertValid({ keyId, expiresAtMs = Infinity }: FeedRequest, watch: WatchedKey): Promise<void> {
+    if (keyId !== undefined) await this.context.keys.fresh();
+    if (watch.isRevoked() || Date.now() > expiresAtMs) throw revoked();
   }
 
   /** Ends all streams, and tells their clients to come again. */
@@ -124,7 +149,6 @@ export class Feeds {
 
   private async serve(stream: FeedStream): Promise<void> {
     const { request } = stream;
-    const watch = this.watchKey(request, () => stream.end(keyRevoked));
     const age = setTimeout(() => stream.end(streamAge), jittered(this.settings.FEED_STREAM_AGE_MS));
     const leftMs = (request.expiresAtMs ?? Infinity) - Date.now();
     const expiry = Number.isFinite(leftMs)
@@ -144,7 +168,6 @@ export class Feeds {
       if (feed.isEmpty && this.apps.get(key) === feed) this.apps.delete(key);
       clearTimeout(age);
       clearTimeout(expiry);
-      watch.end();
     }
   }
 
@@ -159,11 +182,12 @@ export class Feeds {
     const opening = { ...limits, isOpening: true };
     const window = await readChanges(this.data, { appId, since }, channels, opening, signal, requestId);
     const [refusal] = window.refusals;
-    if (refusal) throw refusalError(refusal);
+    // Changes before a refusal are delivered; the next request is refused.
+    if (refusal && window.changes.length === 0) throw refusalError(refusal);
     return window;
   }
 
-  private watchKey({ keyId }: FeedRequest, onRevoked: () => void): { isRevoked: () => boolean; end: () => void } {
+  private watchKey({ keyId }: FeedRequest, onRevoked: () => void): WatchedKey {
     let isRevoked = false;
     const revoke = () => {
       isRevoked = true;

@@ -1,0 +1,187 @@
+import type { ServerResponse } from 'node:http';
+import { PassThrough } from 'node:stream';
+import { Cancellation } from '@granary/shared/concurrency/cancellation';
+import { ServiceError } from '@granary/shared/errors';
+import type { FeedChannel } from '@granary/shared/gen/granary/data/v1/FeedChannel';
+import type { ReadChangesRequest } from '@granary/shared/gen/granary/data/v1/ReadChangesRequest';
+import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
+import { createLogger } from '@granary/shared/logger';
+import type { Call } from '@granary/shared/rpc/types';
+import { eventually } from '@granary/testing/eventually';
+import { Feeds } from '../src/feed/feeds';
+import { positionOf } from '../src/feed/position';
+import type { FeedRequest } from '../src/feed/subscription';
+
+const settings = {
+  FEED_STREAMS: 10,
+  FEED_STREAMS_PER_APP: 10,
+  FEED_STREAMS_PER_KEY: 10,
+  FEED_STREAMS_PER_CLIENT: 10,
+  FEED_STREAM_AGE_MS: 600_000,
+  IDLE_TIMEOUT_MS: 600_000,
+};
+
+const channel: FeedChannel = {
+  collections: ['notes'],
+  find: Buffer.alloc(0),
+  select: Buffer.alloc(0),
+  omitsDocuments: false,
+  onlyLatest: false,
+  mayReadPrivate: true,
+  isDelegated: false,
+  location: '',
+};
+
+/** A read of the live feed that waits for changes, until the test ends it. */
+interface LiveRead {
+  resolve: (response: ReadChangesResponse) => void;
+  reject: (error: ServiceError) => void;
+}
+
+/** A data service with one change at each height. Reads without a wait are answered at once. */
+class DataDouble {
+  head = 0;
+  catalogRevision = '1';
+  refusals: ReadChangesResponse['refusals'] = [];
+  validKeys: string[] = ['key'];
+  readonly liveReads: LiveRead[] = [];
+
+  readChanges = (request: ReadChangesRequest, call: Call): Promise<ReadChangesResponse> => {
+    if (request.waitMs === 0) return Promise.resolve(this.behind(request.since));
+    return new Promise((resolve, reject) => {
+      this.liveReads.push({ resolve, reject });
+      call.signal.addEventListener('abort', () => reject(new ServiceError('CANCELLED', 'CANCELLED', 'Cancelled')));
+    });
+  };
+
+  findValidKeys = (): Promise<{ keyIds: string[] }> => Promise.resolve({ keyIds: this.validKeys });
+
+  behind(since: string): ReadChangesResponse {
+    const { height } = since === 'now' ? { height: this.head } : positionOf(since);
+    const heights = Array.from({ length: this.head - height }, (_, index) => height + 1 + index);
+    return {
+      cursor: `${this.head}.1-00000000`,
+      head: String(this.head),
+      more: false,
+      completeHeight: String(this.head),
+      catalogRevision: this.catalogRevision,
+      refusals: this.refusals,
+      changes: heights.map((each) => ({
+        height: String(each),
+        place: 0,
+        cursor: `${each}.1-00000000`,
+        events: [{ kind: 'put', members: Buffer.from(`"id":"n${each}"`), channels: [0] }],
+      })),
+    };
+  }
+
+  /** The latest read that waits. */
+  async waiting(count: number): Promise<LiveRead> {
+    await eventually(() => this.liveReads.length >= count);
+    return this.liveReads[count - 1]!;
+  }
+}
+
+const failure = () => new ServiceError('INTERNAL', 'INTERNAL', 'Internal error');
+
+let data: DataDouble;
+let feeds: Feeds;
+beforeEach(() => {
+  data = new DataDouble();
+  feeds = new Feeds(data, settings, createLogger('gateway', 'silent'));
+});
+afterEach(() => feeds.stop());
+
+function requestOf(since: string, subscribed: Partial<FeedChannel> = {}): FeedRequest {
+  return {
+    appId: 'app',
+    since,
+    subscriptions: [{ name: undefined, channel: { ...channel, ...subscribed } }] as FeedRequest['subscriptions'],
+    keyId: 'key',
+    isByToken: false,
+    expiresAtMs: undefined,
+    clientAddress: '127.0.0.1',
+  };
+}
+
+function open(request: FeedRequest) {
+  const socket = new PassThrough();
+  let text = '';
+  let hasBegun = false;
+  socket.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  const outgoing = socket as unknown as ServerResponse;
+  const ended = feeds.stream(request, 'ndjson', outgoing, 'test', new Cancellation(), () => (hasBegun = true));
+  ended.catch(() => {});
+  const events = (kind: string) =>
+    text
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+      .filter(({ event }) => event === kind);
+  return { socket, ended, events, hasBegun: () => hasBegun };
+}
+
+test('a stream that is ahead of a live feed which fails is sent nothing twice', async () => {
+  const first = open(requestOf('now'));
+  const read = await data.waiting(1);
+  data.head = 1;
+  const second = open(requestOf('0.0-00000000'));
+  await eventually(() => second.events('put').length === 1);
+  // It has joined by then: nothing is waited for in between.
+  await new Promise(setImmediate);
+  read.reject(failure());
+  for (const count of [2, 3]) (await data.waiting(count)).reject(failure());
+  await eventually(() => first.events('put').length === 1);
+  await data.waiting(4);
+  expect(second.events('put').map(({ id }) => id)).toEqual(['n1']);
+});
+
+test('a stream learns of a change of the catalog once, whether it is live or reads on its own', async () => {
+  const first = open(requestOf('now'));
+  const read = await data.waiting(1);
+  // The second one is opened at the old revision, and joins a feed that knows the new one.
+  const second = open(requestOf('now', { omitsDocuments: true }));
+  await eventually(() => second.events('progress').length === 1);
+  const stranger = open(requestOf('now', { isDelegated: true }));
+  read.resolve({ ...data.behind('now'), catalogRevision: '2' });
+  (await data.waiting(2)).resolve({ ...data.behind('now'), catalogRevision: '2' });
+  await eventually(() => first.events('catalog').length === 1 && second.events('catalog').length === 1);
+  for (const { events } of [first, second]) expect(events('catalog').map(({ revision }) => revision)).toEqual([2]);
+  expect(stranger.events('catalog')).toEqual([]);
+});
+
+test('a stream whose client has gone ends, whatever it waits for', async () => {
+  open(requestOf('now'));
+  await data.waiting(1);
+  // The data service does not heed that the request has been cancelled.
+  data.readChanges = (request) =>
+    request.waitMs === 0 ? Promise.resolve(data.behind(request.since)) : new Promise(() => {});
+  const other = open(requestOf('now', { omitsDocuments: true }));
+  await eventually(() => other.events('progress').length === 1);
+  const third = open(requestOf('now', { onlyLatest: true }));
+  await eventually(() => third.events('progress').length === 1);
+  third.socket.destroy();
+  await third.ended;
+});
+
+test('a key that is revoked while a stream is opened reads nothing', async () => {
+  data.head = 1;
+  data.validKeys = [];
+  const { ended, hasBegun } = open(requestOf('0.0-00000000'));
+  await expect(ended).rejects.toMatchObject({ code: 'UNAUTHENTICATED' });
+  expect(hasBegun()).toBe(false);
+});
+
+test('a page has the changes before a refusal, and the next one is refused', async () => {
+  data.head = 1;
+  const error = {
+    status: 'NOT_FOUND',
+    reason: 'COLLECTION_NOT_FOUND',
+    message: 'gone',
+    detailsJson: Buffer.from('{}'),
+  };
+  data.refusals = [{ channel: 0, error }];
+  const page = (since: string) => feeds.page(requestOf(since), { limit: 10, waitMs: 0 }, 'test', new Cancellation());
+  expect((await page('0.0-00000000')).changes).toHaveLength(1);
+  await expect(page('1.1-00000000')).rejects.toMatchObject({ reason: 'COLLECTION_NOT_FOUND' });
+});
