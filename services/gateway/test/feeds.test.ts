@@ -137,17 +137,21 @@ test('a stream that is ahead of a live feed which fails is sent nothing twice', 
 });
 
 test('a stream learns of a change of the catalog once, whether it is live or reads on its own', async () => {
-  const first = open(requestOf('now'));
-  const read = await data.waiting(1);
-  // The second one is opened at the old revision, and joins a feed that knows the new one.
-  const second = open(requestOf('now', { omitsDocuments: true }));
-  await eventually(() => second.events('progress').length === 1);
-  const stranger = open(requestOf('now', { isDelegated: true }));
-  read.resolve({ ...data.behind('now'), catalogRevision: '2' });
-  (await data.waiting(2)).resolve({ ...data.behind('now'), catalogRevision: '2' });
-  await eventually(() => first.events('catalog').length === 1 && second.events('catalog').length === 1);
-  for (const { events } of [first, second]) expect(events('catalog').map(({ revision }) => revision)).toEqual([2]);
-  expect(stranger.events('catalog')).toEqual([]);
+  const told = ({ events }: ReturnType<typeof open>) => events('catalog').map(({ revision }) => revision);
+  const live = open(requestOf('now'));
+  (await data.waiting(1)).resolve({ ...data.behind('now'), catalogRevision: '2' });
+  await eventually(() => told(live).length === 1);
+  // These are opened at the revision before, and join a feed that knows the new one.
+  const second = open(requestOf('now'));
+  const byToken = open(requestOf('now', { isDelegated: true }));
+  await eventually(() => told(second).length === 1);
+  // After failures both read on their own.
+  data.catalogRevision = '3';
+  const failing = setInterval(() => data.liveReads.forEach(({ reject }) => reject(failure())), 5);
+  await eventually(() => told(live).length === 2 && told(second).length === 2);
+  clearInterval(failing);
+  await eventually(() => byToken.events('progress').length >= 1);
+  expect([told(live), told(second), told(byToken)]).toEqual([[2, 3], [2, 3], []]);
 });
 
 test('a stream whose client has gone ends, whatever it waits for', async () => {
@@ -167,9 +171,9 @@ test('a stream whose client has gone ends, whatever it waits for', async () => {
 test('a key that is revoked while a stream is opened reads nothing', async () => {
   data.head = 1;
   data.validKeys = [];
-  const { ended, hasBegun } = open(requestOf('0.0-00000000'));
+  const { ended, hasBegun, socket } = open(requestOf('0.0-00000000'));
   await expect(ended).rejects.toMatchObject({ code: 'UNAUTHENTICATED' });
-  expect(hasBegun()).toBe(false);
+  expect([hasBegun(), socket.writableEnded, socket.writableLength]).toEqual([false, false, 0]);
 });
 
 test('a page has the changes before a refusal, and the next one is refused', async () => {

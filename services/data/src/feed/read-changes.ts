@@ -112,7 +112,7 @@ async function readAt(
       return isStale ? lookUpCollection(context, app.appId, name, true) : collection;
     };
     const limits = { changesMax: request.limit, bytesMax: request.bytesMax, isOpening: request.isOpening };
-    return { head, window: await readWindow({ db: pool, app, lookUp }, head, set, limits) };
+    return { head, window: await readWindow({ db: pool, fast: context.fast, app, lookUp }, head, set, limits) };
   });
 }
 

@@ -3,7 +3,7 @@ import type { FeedChange } from '@granary/shared/gen/granary/data/v1/FeedChange'
 import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { App } from '../catalog/app';
-import type { CollectionRef } from '../catalog/collection';
+import { findCollections, type CollectionRef } from '../catalog/collection';
 import type { ChannelSet } from './channel-set';
 import { formatCursor, type Position } from './cursor';
 import { Deliveries } from './deliveries';
@@ -40,6 +40,8 @@ export interface FeedWindow {
 /** Where windows are read from. */
 export interface WindowSource {
   db: Queryable;
+  /** For small statements, which do not count as scans. */
+  fast: Queryable;
   app: App;
   lookUp: (collection: string) => Promise<CollectionRef | undefined>;
 }
@@ -53,7 +55,7 @@ const collectionsMax = 64;
 
 /** Reads the window behind the position of a head. */
 export async function readWindow(
-  { db, app, lookUp }: WindowSource,
+  { db, fast, app, lookUp }: WindowSource,
   head: FeedHead,
   set: ChannelSet,
   limits: WindowLimits,
@@ -62,7 +64,8 @@ export async function readWindow(
   part.limitCollections(collectionsMax);
   // Which version is the newest of a window depends on where it ends, so its end must not depend on what is delivered.
   if (set.hasLatest) part.endBefore(limits.changesMax);
-  const sources = new SourceCollections(set, await collectionsOf(set, part.entries, lookUp));
+  const collections = await collectionsOf(set, part.entries, lookUp);
+  const sources = new SourceCollections(set, collections);
   const texts = new WindowTexts(sources);
   await texts.read(db, part, Math.min(limits.bytesMax, Math.floor((copiesMax * limits.bytesMax) / set.shownCount)));
   const deliveries = new Deliveries(sources, texts, set.channels);
@@ -87,7 +90,9 @@ export async function readWindow(
   const isEnded = isWhole && missing.size > 0;
   // A collection that has gone away meanwhile has its removal behind this window, and one may have become private.
   const dependsOnCatalog = isEnded || (!set.mayReadPrivate && changes.length > 0);
-  if (dependsOnCatalog && (await hasNewCatalog(db, app, head))) return nothingOf(head, refused);
+  if (dependsOnCatalog && (await hasNewCatalog(fast, app, head))) {
+    if (isEnded || !(await areStillPublic(fast, app, collections))) return nothingOf(head, refused);
+  }
   const refusals = isEnded ? new Map([...missing, ...refused]) : refused;
   return { changes, end, hash, completeHeight, isWhole, refusals };
 }
@@ -100,6 +105,15 @@ function nothingOf({ position, hash }: FeedHead, refusals: FeedWindow['refusals'
 async function hasNewCatalog(db: Queryable, { number }: App, { catalogRevision }: FeedHead): Promise<boolean> {
   const statement = sql`select catalog_revision as revision from head where app_number = ${number}`;
   return (await row<{ revision: bigint }>(db, statement))?.revision !== catalogRevision;
+}
+
+async function areStillPublic(db: Queryable, app: App, collections: readonly CollectionRef[]): Promise<boolean> {
+  const names = collections.map(({ name }) => name);
+  const present = new Map((await findCollections(db, app, names)).map((ref) => [ref.number, ref]));
+  return collections.every(({ number }) => {
+    const ref = present.get(number);
+    return ref?.readAccess === 'public' && !ref.readPrices;
+  });
 }
 
 /** The collections that channels name, and where one has all those that the window is about. */

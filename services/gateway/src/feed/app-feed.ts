@@ -26,7 +26,7 @@ const windowBytes = 256 * 1024;
 const waitMs = 20_000;
 /** The shortest time from one window to the next, and how many times the duration of the first it is. */
 const windowPauseMs = 15;
-/** A request is replaced no later than at this age, so that a new group does not wait longer for its first change. */
+/** A request is replaced no later than at this age, so that a new group does not wait much longer for its changes. */
 const replaceAfterMsMax = 2_000;
 const windowPauseFactor = 2;
 /** Failures in a row after which streams read on their own, so that what is wrong with one does not stop the others. */
@@ -152,9 +152,11 @@ export class AppFeed {
     let failures = 0;
     while (this.include() && failures < failuresMax) {
       const cancellation = new Cancellation();
-      this.request = { cancellation, startedAtMs: performance.now(), isReplaced: false };
+      // After several that were replaced, one completes, so that the live streams get on.
+      const mustComplete = this.replaceAfterMs === replaceAfterMsMax;
+      this.request = { cancellation, startedAtMs: performance.now(), isReplaced: mustComplete };
       try {
-        const window = await this.read(cancellation);
+        const window = await this.read(cancellation, mustComplete ? replaceAfterMsMax : waitMs);
         this.request = undefined;
         const arrivedAtMs = performance.now();
         await this.deliver(window);
@@ -237,8 +239,9 @@ export class AppFeed {
     this.channels = manyChannels(list, [...places.keys()]);
   }
 
-  private read(signal: Cancellation): Promise<ReadChangesResponse> {
-    const limits = { limit: windowChanges, bytesMax: windowBytes, waitMs, catalogRevision: this.catalogRevision };
+  private read(signal: Cancellation, waitMsMax: number): Promise<ReadChangesResponse> {
+    const { catalogRevision } = this;
+    const limits = { limit: windowChanges, bytesMax: windowBytes, waitMs: waitMsMax, catalogRevision };
     return readChanges(this.context.data, { appId: this.appId, since: this.cursor }, this.channels, limits, signal);
   }
 

@@ -169,7 +169,10 @@ export class FeedStream implements GroupMember {
           this.signal,
         );
         await this.context.keys.fresh();
+        const hasMoved = page.cursor !== this.cursor;
         this.sendPage(page);
+        // A page that has to be read again is not read again and again.
+        if (page.more && !hasMoved) await pause(rejoinAfterMs, this.signal);
         return !page.more;
       } catch (error) {
         if (!isPassing(error)) this.fail(error);

@@ -108,12 +108,14 @@ export class Feeds {
     begin: () => void,
   ): Promise<void> {
     const leave = this.slots.take(request);
-    let stream: FeedStream | undefined;
-    const watch = this.watchKey(request, () => stream?.end(keyRevoked));
+    /** Undefined until the head of the answer is sent: before that, a refusal is an answer of its own. */
+    let begun: FeedStream | undefined;
+    const watch = this.watchKey(request, () => begun?.end(keyRevoked));
     try {
-      stream = await this.openStream(request, format, outgoing, requestId, signal);
+      const stream = await this.openStream(request, format, outgoing, requestId, signal);
       await this.assertValid(request, watch);
       begin();
+      begun = stream;
       await this.serve(stream);
     } finally {
       watch.end();
