@@ -117,6 +117,9 @@ describe.each(transports)('what each reader of a change feed gets (%s)', (transp
     await app.call('DELETE', `${path}/collections/notes`, { force: true });
     await app.store('notes', [{ id: 'again' }]);
     expect((await shown(3))[2]).toEqual([undefined, 'dropped']);
+    for (const { changes } of filtered) {
+      expect(changes.map(({ data }) => data.document)).not.toContainEqual({ id: 'a', n: 2 });
+    }
     await app.call('POST', `${path}/collections`, { name: 'closed', access_policy: { read: 'private' } });
     await app.store('closed', [{ id: 'private' }]);
     await app.call('DELETE', `${path}/collections/closed`, { force: true });

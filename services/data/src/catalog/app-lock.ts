@@ -33,6 +33,12 @@ export async function bumpCatalogRevision(tx: Queryable, appNumber: bigint): Pro
   await execute(tx, sql`update head set catalog_revision = catalog_revision + 1 where app_number = ${appNumber}`);
 }
 
+/** The revision of the catalog of an app; undefined where the app has been deleted. */
+export async function readCatalogRevision(db: Queryable, appNumber: bigint): Promise<bigint | undefined> {
+  const statement = sql`select catalog_revision as revision from head where app_number = ${appNumber}`;
+  return (await row<{ revision: bigint }>(db, statement))?.revision;
+}
+
 /**
  * Changes the catalog of an app under its lock, once for the Idempotency-Key of the request; a repeated request gets
  * the answer as `kept` makes it. Throws APP_NOT_FOUND.

@@ -76,6 +76,10 @@ interface CollectionRow {
 /** The callers that may read: everybody, or those with a key that has Read. */
 export type ReadAccess = 'public' | 'private';
 
+/** Whether anybody may read a collection, without a key and without a payment. */
+export const isFreeForAll = ({ readAccess, readPrices }: Pick<CollectionRef, 'readAccess' | 'readPrices'>): boolean =>
+  readAccess === 'public' && !readPrices;
+
 /** A collection by name, undefined when there is none. One statement. */
 export async function findCollection(db: Queryable, app: App, name: string): Promise<CollectionRef | undefined> {
   return (await findCollections(db, app, [name]))[0];

@@ -1,7 +1,7 @@
 import { execute, type Connection } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
 import { bumpCatalogRevision } from '../catalog/app-lock';
-import type { CollectionRef } from '../catalog/collection';
+import { isFreeForAll, type CollectionRef } from '../catalog/collection';
 import { commitsTable, entryCount } from './commit-log';
 
 /** Why documents are gone: their texts were erased, or their collection was dropped. */
@@ -22,11 +22,11 @@ export const endOfErasures = (appNumber: bigint, height: Sql): Sql =>
  */
 export async function logErasure(
   tx: Connection,
-  { appNumber, number, name, readAccess, readPrices }: CollectionRef,
+  collection: CollectionRef,
   erasure: { reason: ErasureReason; ids: readonly string[]; at: Date },
 ): Promise<void> {
+  const { appNumber, number, name } = collection;
   const table = erasuresTable(appNumber);
-  const isPublic = readAccess === 'public' && !readPrices;
   await execute(
     tx,
     sql`create table if not exists ${table} (
@@ -40,7 +40,7 @@ export async function logErasure(
         select h.height,
           greatest(coalesce((${endOfErasures(appNumber, sql`h.height`)}), 0),
                    (select coalesce(max(${entryCount(sql`c`)}), 0) from ${commitsTable(appNumber)} c where c.height = h.height)),
-          ${erasure.reason}, ${name}, ${number}, ${isPublic}, ${erasure.ids}::text[], ${erasure.at}
+          ${erasure.reason}, ${name}, ${number}, ${isFreeForAll(collection)}, ${erasure.ids}::text[], ${erasure.at}
         from head h where h.app_number = ${appNumber}`,
   );
   await bumpCatalogRevision(tx, appNumber);

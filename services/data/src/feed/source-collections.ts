@@ -31,7 +31,7 @@ const compiledSources = new WeakMap<ChannelSet, Map<bigint, CompiledEntry>>();
 
 /** The collections of an app, as the channels of one request may read them. */
 export class SourceCollections {
-  /** What channels may not read. */
+  /** The errors of the channels that may not read what they name, by the places of these channels. */
   readonly refused = new Map<number, ServiceError>();
   /** Channels that name a collection which is not there. They end only once its removal has been delivered. */
   readonly missing = new Map<number, ServiceError>();

@@ -1,9 +1,9 @@
 import type { ServiceError } from '@granary/shared/errors';
 import type { FeedChange } from '@granary/shared/gen/granary/data/v1/FeedChange';
-import { row, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import type { Queryable } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
-import { findCollections, type CollectionRef } from '../catalog/collection';
+import { readCatalogRevision } from '../catalog/app-lock';
+import { findCollections, isFreeForAll, type CollectionRef } from '../catalog/collection';
 import type { ChannelSet } from './channel-set';
 import { formatCursor, type Position } from './cursor';
 import { Deliveries } from './deliveries';
@@ -33,7 +33,7 @@ export interface FeedWindow {
   completeHeight: bigint;
   /** Whether it ends at the head. */
   isWhole: boolean;
-  /** What channels may not read. */
+  /** The errors of the channels that may not read what they name, by the places of these channels. */
   refusals: ReadonlyMap<number, ServiceError>;
 }
 
@@ -66,6 +66,8 @@ export async function readWindow(
   if (set.hasLatest) part.endBefore(limits.changesMax);
   const collections = await collectionsOf(set, part.entries, lookUp);
   const sources = new SourceCollections(set, collections);
+  const { missing, refused } = sources;
+  if (limits.isOpening && missing.size + refused.size > 0) return nothingOf(head, new Map([...missing, ...refused]));
   const texts = new WindowTexts(sources);
   await texts.read(db, part, Math.min(limits.bytesMax, Math.floor((copiesMax * limits.bytesMax) / set.shownCount)));
   const deliveries = new Deliveries(sources, texts, set.channels);
@@ -85,12 +87,10 @@ export async function readWindow(
     });
   }
   const { end, hash, completeHeight, isWhole } = part;
-  const { missing, refused } = sources;
-  if (limits.isOpening && missing.size + refused.size > 0) return nothingOf(head, new Map([...missing, ...refused]));
   const isEnded = isWhole && missing.size > 0;
   // A collection that has gone away meanwhile has its removal behind this window, and one may have become private.
   const dependsOnCatalog = isEnded || (!set.mayReadPrivate && changes.length > 0);
-  if (dependsOnCatalog && (await hasNewCatalog(fast, app, head))) {
+  if (dependsOnCatalog && (await readCatalogRevision(fast, app.number)) !== head.catalogRevision) {
     if (isEnded || !(await areStillPublic(fast, app, collections))) return nothingOf(head, refused);
   }
   const refusals = isEnded ? new Map([...missing, ...refused]) : refused;
@@ -102,17 +102,12 @@ function nothingOf({ position, hash }: FeedHead, refusals: FeedWindow['refusals'
   return { changes: [], end: position, hash, completeHeight: position.height - 1n, isWhole: false, refusals };
 }
 
-async function hasNewCatalog(db: Queryable, { number }: App, { catalogRevision }: FeedHead): Promise<boolean> {
-  const statement = sql`select catalog_revision as revision from head where app_number = ${number}`;
-  return (await row<{ revision: bigint }>(db, statement))?.revision !== catalogRevision;
-}
-
 async function areStillPublic(db: Queryable, app: App, collections: readonly CollectionRef[]): Promise<boolean> {
   const names = collections.map(({ name }) => name);
   const present = new Map((await findCollections(db, app, names)).map((ref) => [ref.number, ref]));
   return collections.every(({ number }) => {
     const ref = present.get(number);
-    return ref?.readAccess === 'public' && !ref.readPrices;
+    return ref !== undefined && isFreeForAll(ref);
   });
 }
 

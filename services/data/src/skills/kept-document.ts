@@ -2,9 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '@granary/shared/logger';
-import { row, rows, type Pool } from '@granary/shared/postgres/pool';
+import { rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { appNotFound, type App } from '../catalog/app';
+import { readCatalogRevision } from '../catalog/app-lock';
 
 export interface DocumentsContext {
   pool: Pool;
@@ -36,12 +37,8 @@ export async function readDocument(
   app: App,
   document: CatalogDocument,
 ): Promise<GeneratedText> {
-  const head = await row<{ revision: bigint }>(
-    context.pool,
-    sql`select catalog_revision as revision from head where app_number = ${app.number}`,
-  );
-  if (!head) throw appNotFound(app.appId);
-  const { revision } = head;
+  const revision = await readCatalogRevision(context.pool, app.number);
+  if (revision === undefined) throw appNotFound(app.appId);
   const text = await readFile(join(context.skillsDirectory, document.fileName), 'utf8').catch(
     (error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return undefined;

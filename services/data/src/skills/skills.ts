@@ -3,13 +3,13 @@ import type { GetSkillsRequest } from '@granary/shared/gen/granary/data/v1/GetSk
 import type { PutSkillsRequest } from '@granary/shared/gen/granary/data/v1/PutSkillsRequest';
 import type { PutSkillsResponse } from '@granary/shared/gen/granary/data/v1/PutSkillsResponse';
 import type { Skills } from '@granary/shared/gen/granary/data/v1/Skills';
-import { execute, row } from '@granary/shared/postgres/pool';
+import { execute } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { runSliced } from '@granary/shared/concurrency/time-slicing';
 import { ownerPartOf, skillsMarkdown } from './markdown';
 import { findApp, type App } from '../catalog/app';
-import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
+import { bumpCatalogRevision, readCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { readContent } from './content';
 import {
   readDocument,
@@ -55,11 +55,8 @@ export async function putSkills(context: SkillsContext, request: PutSkillsReques
       sql`update application set skills_owner_part = ${ownerPartOf(markdown)}, updated_at = clock_timestamp() where number = ${number}`,
     );
     await bumpCatalogRevision(tx, number);
-    const head = await row<{ revision: bigint }>(
-      tx,
-      sql`select catalog_revision as revision from head where app_number = ${number}`,
-    );
-    return { revision: head!.revision.toString() };
+    const revision = await readCatalogRevision(tx, number);
+    return { revision: revision!.toString() };
   });
   if (!saved.replayed) await writeDocument(context, skillsDocument(context, await findApp(context.pool, appId), true));
   return saved;

@@ -1,5 +1,6 @@
 import { Backoff, pause } from '@granary/shared/concurrency/backoff';
 import { Cancellation } from '@granary/shared/concurrency/cancellation';
+import { createSignal } from '@granary/shared/concurrency/signal';
 import { runSliced } from '@granary/shared/concurrency/time-slicing';
 import { isUnavailable } from '@granary/shared/errors';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
@@ -16,6 +17,7 @@ import { eventsText, noticeText } from './feed-text';
 import { feedMetrics } from './metrics';
 import { comparePositions, positionOf, type Position } from './position';
 import { eventsByTarget, type Route, type StreamEvent } from './stream-events';
+import { channelKey } from './subscription';
 
 const noChannels: Channels = { list: [], digest: Buffer.alloc(0) };
 
@@ -26,9 +28,9 @@ const windowBytes = 256 * 1024;
 const waitMs = 20_000;
 /** The shortest time from one window to the next, and how many times the duration of the first it is. */
 const windowPauseMs = 15;
+const windowPauseFactor = 2;
 /** A request is replaced no later than at this age, so that a new group does not wait much longer for its changes. */
 const replaceAfterMsMax = 2_000;
-const windowPauseFactor = 2;
 /** Failures in a row after which streams read on their own, so that what is wrong with one does not stop the others. */
 const failuresMax = 3;
 
@@ -53,8 +55,8 @@ export class AppFeed {
   private request: { cancellation: Cancellation; startedAtMs: number; isReplaced: boolean } | undefined;
   /** The age at which a request may be replaced by one with more groups. */
   private replaceAfterMs = windowPauseMs;
-  /** Called when a request begins, for the streams whose groups the one before did not have. */
-  private readonly onRequest = new Set<() => void>();
+  /** Notified when a request begins, for the streams whose groups the one before did not have. */
+  private readonly requestBegins = createSignal();
 
   constructor(
     private readonly context: StreamContext,
@@ -67,9 +69,10 @@ export class AppFeed {
 
   /** Counts a stream among those of its group. */
   enter(stream: GroupMember): FeedGroup {
-    const key = groupKey(stream);
+    const channelKeys = stream.request.subscriptions.map(({ channel }) => channelKey(channel));
+    const key = groupKey(stream, channelKeys);
     let group = this.groups.get(key);
-    if (!group) this.groups.set(key, (group = newGroup(key, stream)));
+    if (!group) this.groups.set(key, (group = newGroup(key, channelKeys, stream)));
     group.members.add(stream);
     return group;
   }
@@ -93,13 +96,13 @@ export class AppFeed {
   async join(stream: GroupMember, group: FeedGroup): Promise<boolean> {
     group.joining += 1;
     try {
-      while (!group.isIncluded && !stream.isEnded) {
+      while (!group.isIncluded && !stream.signal.aborted) {
         if (this.isRunning) await this.included(stream);
         else this.start(stream);
       }
       // The live feed may have ended meanwhile, because of failures.
       const isAhead = this.isRunning && comparePositions(stream.position, this.position) >= 0;
-      if (stream.isEnded || !isAhead) return false;
+      if (stream.signal.aborted || !isAhead) return false;
       group.live.add(stream);
       feedMetrics.live.inc();
       stream.notifyCatalog(this.catalogRevision);
@@ -126,7 +129,7 @@ export class AppFeed {
    * Resolves once a request has begun that has all groups of now, or the stream has ended. That request takes the place
    * of one that waits for changes.
    */
-  private included({ signal }: GroupMember): Promise<void> {
+  private async included({ signal }: GroupMember): Promise<void> {
     const { request } = this;
     if (request && !request.isReplaced) {
       request.isReplaced = true;
@@ -135,15 +138,7 @@ export class AppFeed {
       // A request that has not come to its wait yet is not replaced again and again.
       this.replaceAfterMs = Math.min(2 * this.replaceAfterMs, replaceAfterMsMax);
     }
-    return new Promise((resolve) => {
-      const end = () => {
-        signal.removeEventListener('abort', end);
-        this.onRequest.delete(end);
-        resolve();
-      };
-      signal.addEventListener('abort', end);
-      this.onRequest.add(end);
-    });
+    await this.requestBegins.wait(waitMs, signal);
   }
 
   /** Never rejects. Ends when no stream is live or about to be, and after failures: the next to join starts it anew. */
@@ -183,15 +178,15 @@ export class AppFeed {
     for (const group of this.groups.values()) {
       group.isIncluded = false;
       for (const stream of [...group.live]) {
-        this.leaveLive(stream, group);
         // One that has joined ahead of the last window goes on from where it is.
-        const isAhead = comparePositions(stream.position, this.position) > 0;
-        stream.fallBehind(isAhead ? stream.cursor : this.cursor, isAhead ? undefined : group.openHeight);
+        const cursor = this.cursorOf(stream, group);
+        this.leaveLive(stream, group);
+        stream.fallBehind(cursor, cursor === this.cursor ? group.openHeight : undefined);
       }
     }
     feedMetrics.channels.dec(this.channels.list.length);
     this.channels = noChannels;
-    this.notifyRequest();
+    this.requestBegins.notify();
   }
 
   private *streams(): Generator<GroupMember> {
@@ -210,12 +205,8 @@ export class AppFeed {
     }
     if (isChanged || count !== this.includedCount) this.listChannels();
     this.includedCount = count;
-    this.notifyRequest();
+    this.requestBegins.notify();
     return count > 0;
-  }
-
-  private notifyRequest(): void {
-    for (const resolve of [...this.onRequest]) resolve();
   }
 
   private listChannels(): void {

@@ -4,7 +4,7 @@ import type { FeedData } from './feed-reader';
 import type { FeedFormat } from './feed-text';
 import type { KeyWatch } from './key-watch';
 import type { Position } from './position';
-import { channelKey, type FeedRequest, type Subscription } from './subscription';
+import type { FeedRequest, Subscription } from './subscription';
 
 /** The longest time without an event while the log of an app is read on. */
 export const progressEveryMs = 5_000;
@@ -25,7 +25,6 @@ export interface GroupMember {
   /** Behind what it has read on its own. */
   readonly cursor: string;
   readonly position: Position;
-  readonly isEnded: boolean;
   /** Aborted when it ends. */
   readonly signal: CancelSignal;
   /** The revision of the catalog that it knows. */
@@ -61,21 +60,22 @@ export interface FeedGroup {
   openHeight: number | undefined;
 }
 
-const channelKeysOf = (subscriptions: readonly Subscription[]): string[] =>
-  subscriptions.map(({ channel }) => channelKey(channel));
-
 /** Tells the streams that get other bytes apart. */
-export function groupKey({ format, request: { subscriptions } }: GroupMember): string {
-  return JSON.stringify([format, subscriptions.map(({ name }) => name ?? null), channelKeysOf(subscriptions)]);
+export function groupKey({ format, request: { subscriptions } }: GroupMember, channelKeys: readonly string[]): string {
+  return JSON.stringify([format, subscriptions.map(({ name }) => name ?? null), channelKeys]);
 }
 
 /** A group without streams, for those like the one of the arguments. */
-export function newGroup(key: string, { format, request: { subscriptions } }: GroupMember): FeedGroup {
+export function newGroup(
+  key: string,
+  channelKeys: readonly string[],
+  { format, request: { subscriptions } }: GroupMember,
+): FeedGroup {
   return {
     key,
     format,
     subscriptions,
-    channelKeys: channelKeysOf(subscriptions),
+    channelKeys,
     members: new Set(),
     live: new Set(),
     joining: 0,

@@ -67,7 +67,7 @@ export class FeedStream implements GroupMember {
     this.routes = request.subscriptions.map(({ name }) => [{ target: this, name }]);
   }
 
-  get isEnded(): boolean {
+  private get isEnded(): boolean {
     return this.signal.aborted;
   }
 

@@ -109,13 +109,13 @@ export class Feeds {
   ): Promise<void> {
     const leave = this.slots.take(request);
     /** Undefined until the head of the answer is sent: before that, a refusal is an answer of its own. */
-    let begun: FeedStream | undefined;
-    const watch = this.watchKey(request, () => begun?.end(keyRevoked));
+    let servedStream: FeedStream | undefined;
+    const watch = this.watchKey(request, () => servedStream?.end(keyRevoked));
     try {
       const stream = await this.openStream(request, format, outgoing, requestId, signal);
       await this.assertValid(request, watch);
       begin();
-      begun = stream;
+      servedStream = stream;
       await this.serve(stream);
     } finally {
       watch.end();
