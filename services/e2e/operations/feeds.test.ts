@@ -15,8 +15,9 @@ describe.each(transports)('limits and ends of change feeds (%s)', (transport) =>
       FEED_STREAMS_PER_APP: '6',
       FEED_STREAMS_PER_KEY: '4',
       FEED_STREAMS_PER_CLIENT: '2',
-      FEED_STREAM_AGE_MS: '8000',
-      IDLE_TIMEOUT_MS: '3000',
+      // Long enough for slow machines: for feeds to outlive a test, and for a page to answer before it counts as idle.
+      FEED_STREAM_AGE_MS: '30000',
+      IDLE_TIMEOUT_MS: '10000',
     });
   });
   afterAll(() => granary.stop());
