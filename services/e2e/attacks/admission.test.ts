@@ -82,18 +82,19 @@ describe('clients that hold what others need', () => {
         head('POST /store HTTP/1.1', `X-App-Key: ${appOf(connection).key}`, 'Content-Length: 65536') +
         ' '.repeat(Math.max(5, Math.floor(65_000 * 0.93 ** connection)));
       const { url } = arena;
-      const run = async (signal: AbortSignal) => {
-        let answered = 0;
-        await new Promise<void>((resolve, reject) => {
+      let holding: Promise<void>;
+      const occupy = (signal: AbortSignal) =>
+        new Promise<void>((resolve, reject) => {
+          let answered = 0;
           const onAnswer = () => (answered += 1) === 10 && resolve();
-          flood({ url, connections: 10, bytes: large, reads: 'head', from }, signal, onAnswer).then(resolve, reject);
+          holding = flood({ url, connections: 10, bytes: large, reads: 'head', from }, signal, onAnswer);
+          holding.catch(reject);
         });
+      const run = async (signal: AbortSignal) => {
         await flood({ url, connections: 134, bytes: half, reads: true, from }, signal);
+        await holding;
       };
-      await expectUnharmed(arena, {
-        run,
-        memoryBytesMax: 600 * mebibyte,
-      });
+      await expectUnharmed(arena, { occupy, run, memoryBytesMax: 600 * mebibyte });
     });
 
     test('requests pipelined by the thousand for answers that are not read take little memory', async () => {

@@ -41,7 +41,7 @@ export class Victim {
 }
 
 /** Share of the requests that were answered as they should, 0 to 1. */
-export function shareServed({ statuses }: VictimReport): number {
+export function shareServed(statuses: readonly number[]): number {
   return statuses.filter((status) => status === 200 || status === 202).length / statuses.length;
 }
 

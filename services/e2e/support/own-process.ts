@@ -88,6 +88,11 @@ export class OwnGranary {
     return Number(found?.[1]) * 1024;
   }
 
+  /** Sends a signal that does not end it. */
+  signal(signal: NodeJS.Signals): void {
+    this.child.kill(signal);
+  }
+
   end(signal: NodeJS.Signals): Promise<void> {
     return endProcess(this.child, signal);
   }
