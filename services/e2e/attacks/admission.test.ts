@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { eventually } from '@granary/testing/eventually';
 import type { TestApp } from '../support/granary';
 import { expectUnharmed, openArena, type Arena } from './arena';
 import { clients, flood } from './sockets';
@@ -82,14 +83,13 @@ describe('clients that hold what others need', () => {
         head('POST /store HTTP/1.1', `X-App-Key: ${appOf(connection).key}`, 'Content-Length: 65536') +
         ' '.repeat(Math.max(5, Math.floor(65_000 * 0.93 ** connection)));
       const { url } = arena;
-      let holding: Promise<void>;
-      const occupy = (signal: AbortSignal) =>
-        new Promise<void>((resolve, reject) => {
-          let answered = 0;
-          const onAnswer = () => (answered += 1) === 10 && resolve();
-          holding = flood({ url, connections: 10, bytes: large, reads: 'head', from }, signal, onAnswer);
-          holding.catch(reject);
-        });
+      let holding: Promise<void> | undefined;
+      const occupy = async (signal: AbortSignal) => {
+        let answered = 0;
+        const onAnswer = () => void (answered += 1);
+        holding = flood({ url, connections: 10, bytes: large, reads: 'head', from }, signal, onAnswer);
+        await eventually(() => answered >= 10);
+      };
       const run = async (signal: AbortSignal) => {
         await flood({ url, connections: 134, bytes: half, reads: true, from }, signal);
         await holding;

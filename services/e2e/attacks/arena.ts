@@ -55,8 +55,12 @@ export interface Outcome {
 /** All of Granary in a process of its own, with an app that is attacked from or by. */
 export async function openArena(settings: Record<string, string> = {}): Promise<Arena> {
   const dataDir = await mkdtemp(join(tmpdir(), 'granary-arena-'));
-  const environment = { OPERATOR_KEY: operatorKey, NODE_OPTIONS: `--require ${join(__dirname, 'collect-garbage.js')}` };
-  const granary = await OwnGranary.start(dataDir, { ...environment, ...settings });
+  const granary = await OwnGranary.start(dataDir, {
+    OPERATOR_KEY: operatorKey,
+    // Quoted, because a path may have spaces.
+    NODE_OPTIONS: `--require ${JSON.stringify(join(__dirname, 'collect-garbage.js'))}`,
+    ...settings,
+  });
   const ofApp = (appId?: string) => newApp({ url: granary.url }, appId);
   return {
     url: granary.url,

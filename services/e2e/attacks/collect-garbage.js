@@ -1,8 +1,5 @@
-'use strict';
-// Preloaded into the process that is attacked: it collects all garbage at SIGUSR2. V8 does that by itself when a
-// process allocates, which one does not that nobody calls any more: its memory would then show garbage for minutes,
-// and not what is still referenced.
-
+// Node's `--require` of this file lets a process collect all of its garbage at SIGUSR2. V8 collects while a process
+// allocates: one that nobody calls keeps its garbage for minutes, so that its memory does not tell what it still needs.
 const { setFlagsFromString } = require('node:v8');
 const { runInNewContext } = require('node:vm');
 

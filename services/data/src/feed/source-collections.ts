@@ -71,7 +71,8 @@ export class SourceCollections {
   /** The channels that are told of an erasure: those without a key where they could read the collection then. */
   toldOf(entry: LogEntry): readonly number[] {
     const source = this.of(entry);
-    if (source) return source.channels.filter((channel) => entry.isPublic || this.isReader(channel));
+    if (source)
+      return source.channels.filter((channel) => entry.isPublic || this.set.channels[channel]!.mayReadPrivate);
     // The ids of a collection that is gone, too, are for keys alone; that it was dropped has none.
     const isForStrangers = entry.kind === 'dropped' && entry.isPublic;
     return [...this.readersOf(entry), ...(isForStrangers ? (this.strangers.get(entry.collection) ?? []) : [])];
@@ -79,10 +80,6 @@ export class SourceCollections {
 
   mayRead(channel: number): boolean {
     return !this.refused.has(channel);
-  }
-
-  private isReader(channel: number): boolean {
-    return this.set.channels[channel]!.mayReadPrivate;
   }
 
   private readersOf({ collection }: LogEntry): number[] {

@@ -123,6 +123,7 @@ export class Feeds {
     }
   }
 
+  /** A method of its own, so that no variable of `stream` keeps the first page for as long as the stream lasts. */
   private async openStream(
     request: FeedRequest,
     format: FeedFormat,
@@ -200,7 +201,7 @@ export class Feeds {
   }
 }
 
-const revoked = () => unauthenticated('The key is not valid any more');
+const revoked = () => unauthenticated(keyRevoked.message);
 
 const keyRevoked = { code: 'UNAUTHENTICATED', message: 'The key is not valid any more', retry: false };
 const tokenExpired = { code: 'UNAUTHENTICATED', message: 'The feed token has expired', retry: false };
