@@ -33,6 +33,7 @@ export const dataAccess = {
     'createFeedToken',
     'openFeedToken',
     'findValidKeys',
+    'exportPage',
     'commitProof',
     'batch',
     'listDocuments',

@@ -48,6 +48,7 @@ import { changeView } from './views/change-view';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
 import type { EncryptionSettings } from './collections/encryption';
 import type { QueriesNeeding } from './collections/index-needs';
+import { exportPage } from './export/export-page';
 import { createFeedToken, openFeedToken } from './feed/feed-tokens';
 import { readChanges, type FeedContext } from './feed/read-changes';
 import { runQuery } from './reads/run-query';
@@ -167,6 +168,7 @@ function storedHandlers({ plainly, changingCatalog, needingSpace, writing, asJso
     createFeedToken: plainly(createFeedToken),
     openFeedToken: plainly(openFeedToken),
     findValidKeys: plainly(findValidKeys),
+    exportPage: plainly(exportPage),
     commitProof: asJson(commitProof),
     getCommit: plainly(getCommit),
     closeWrite: plainly(closeWrite),

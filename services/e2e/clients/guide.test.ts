@@ -38,6 +38,18 @@ test('the examples of feed.md run in their order, and are answered as the page s
   expect(output).toMatch(/"as":\["all","old"\],"height":1,"place":1/);
 });
 
+test('the examples of import-export.md run in their order, and are answered as the page shows', async () => {
+  granary = await startGranary('direct');
+  const { key } = await newApp(granary, 'demo');
+  const { statuses, output } = await runPage(granary, 'import-export.md', key);
+  expect(statuses.map((line) => line.slice(0, 3))).not.toContainEqual(expect.stringMatching(/^[45]/));
+  expect(output).toContain(
+    '{"id":"emma","year":1815,"tags":["novel"]}\n{"id":"ulysses","year":1922,"isbn":{"de":"3518"}}\n',
+  );
+  expect(output).toMatch(/X-Granary-Height: 2/i);
+  expect(output).toContain('id,isbn.de\r\nemma,\r\nulysses,3518\r\n');
+});
+
 describeWith(describe, 'python')('docs/money/get-paid.md', () => {
   test('sells a page, buys it by the official client in Python, and pays out the share of the app', async () => {
     granary = await startGranary('direct', { settings: { payments: playMoney } });

@@ -173,6 +173,12 @@ def valid_feed(case, _body):
         case.headers.pop("Last-Event-ID", None)
 
 
+def valid_export(case, _body):
+    """Heights and versions are what there is, a filter is one in JSON, and columns are for CSV."""
+    kept = {"format", "after", "history", "deleted"}
+    case.query = {name: value for name, value in (case.query or {}).items() if name in kept}
+
+
 def valid_subscriptions(case, body):
     body["subscriptions"] = [{"as": "all", "collection": "notes"}]
     body.pop("since", None)
@@ -191,6 +197,7 @@ sanitizers = {
     "runQuery": known_parameters("stars"),
     "readChanges": valid_feed,
     "readSubscribedChanges": valid_subscriptions,
+    "exportCollection": valid_export,
     "createFeedToken": valid_subscriptions,
     "store": storable_data,
     "batch": valid_batch,

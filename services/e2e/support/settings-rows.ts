@@ -233,6 +233,7 @@ export const rows: Record<string, Row> = {
   CONCURRENCY: limitOf('granary_admission_limit{class="requests"}', '333'),
   WAITING_BODIES: limitOf('granary_waiting_bodies_limit', '321'),
   STREAM_CONCURRENCY: limitOf('granary_admission_limit{class="uploads"}', '111'),
+  EXPORTS: limitOf('granary_admission_limit{class="exports"}', '7'),
   KEEP_ALIVE_TIMEOUT_MS: {
     value: '7000',
     effect: async (granary) => expect(await headerOf(granary, 'keep-alive')).toBe('timeout=7'),
@@ -297,6 +298,7 @@ export const rows: Record<string, Row> = {
   STREAM_APP_PERCENT: { value: '74' },
   STREAM_CLIENT_PERCENT: { value: '51' },
   TRANSFER_MIN_BYTES_PER_SECOND: { value: '1025' },
+  EXPORTS_PER_APP: { value: '3' },
   FEED_STREAMS: limitOf('granary_feed_streams_limit', '4095'),
   FEED_STREAMS_PER_APP: { value: '1023' },
   FEED_STREAMS_PER_KEY: { value: '255' },

@@ -104,6 +104,10 @@ export const validRequests: Readonly<Record<string, readonly MakeValidRequest[]>
     url({ wait: '0' }),
   ],
   readSubscribedChanges: [body({ since: '0', wait: 0, limit: 5, ...subscribed })],
+  exportCollection: [
+    url({ format: 'csv', at: '1', find: '{"n":1}', select: 'id', deleted: 'include', columns: 'id', formulas: 'keep' }),
+    url({ history: 'true', after: 'd1', after_version: '1' }),
+  ],
   createFeedToken: [body({ ttl_seconds: 60, ...subscribed })],
   deleteDocument: [() => ({ path: { document_id: 'd2' }, query: { erase: 'false' } })],
   batch: [

@@ -107,6 +107,14 @@ export const feedSettings = {
     .describe('Age at which a feed ends, ± 20 %, and its client connects again.'),
 };
 
+/** The limits of exports. */
+export const exportSettings = {
+  EXPORTS: whole(1, 10_000)
+    .default(8)
+    .describe('Concurrent [exports](../import-export.md), each with some 4 MiB of memory; as many again may queue.'),
+  EXPORTS_PER_APP: whole(1, 10_000).default(2).describe('Of one app.'),
+};
+
 /** The environment of the gateway. An address may be absent only for a service of the same process. */
 export const gatewayConfig = z.object({
   HOST: z.string().min(1).default('127.0.0.1').describe('The address on which it listens.'),
@@ -176,6 +184,7 @@ export const gatewayConfig = z.object({
     .default(60_000)
     .describe('The period over which the rate of a download is averaged.'),
   ...feedSettings,
+  ...exportSettings,
   REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000).describe('Deadline of a request, transfers of blobs apart.'),
   PAYMENT_TIMEOUT_MS: whole(1_000, 600_000)
     .default(60_000)

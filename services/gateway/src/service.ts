@@ -26,6 +26,7 @@ import { KeyLookup } from './pipeline/key-lookup';
 import { createHttpServer } from './http/server';
 import { jsonBytes } from './http/answer';
 import { BlobProxy } from './blob-proxy/proxy';
+import { KeyWatch } from './clients/key-watch';
 import { openClients, type ServiceName } from './clients/clients';
 import { Compression } from './http/compression';
 import { operatorKeyOf, type GatewayConfig } from './config';
@@ -126,6 +127,7 @@ function createContext(
   const memory = createRequestMemory(config);
   const lookups = unknownLookups(config);
   const apps = new KnownApps(parts.clients.data, lookups);
+  const keyWatch = new KeyWatch(parts.clients.data, parts.log);
   return {
     ...parts,
     config,
@@ -148,7 +150,8 @@ function createContext(
       refusal: overloaded,
     }),
     transfers: new Transfers(config),
-    feeds: new Feeds(parts.clients.data, config, parts.log),
+    keyWatch,
+    feeds: new Feeds(parts.clients.data, config, keyWatch, parts.log),
     fairShares: new FairShareLimiter({
       fairShare: config.APP_CONCURRENCY,
       answerBytes: sharedAnswerBytes,

@@ -84,6 +84,8 @@ async function startFront(addresses: string[]) {
     UPLOAD_TIMEOUT_MS: 60_000,
     UPLOAD_GRACE_MS: 1_000,
     DOWNLOAD_GRACE_MS: 1_000,
+    EXPORTS: 8,
+    EXPORTS_PER_APP: 2,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
   const log = createLogger('test', 'silent');

@@ -8,6 +8,7 @@ import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/Re
 import { createLogger } from '@granary/shared/logger';
 import type { Call } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
+import { KeyWatch } from '../src/clients/key-watch';
 import { Feeds } from '../src/feed/feeds';
 import { positionOf } from '../src/feed/position';
 import type { FeedRequest } from '../src/feed/subscription';
@@ -88,7 +89,8 @@ let data: DataDouble;
 let feeds: Feeds;
 beforeEach(() => {
   data = new DataDouble();
-  feeds = new Feeds(data, settings, createLogger('gateway', 'silent'));
+  const log = createLogger('gateway', 'silent');
+  feeds = new Feeds(data, settings, new KeyWatch(data, log), log);
 });
 afterEach(() => feeds.stop());
 

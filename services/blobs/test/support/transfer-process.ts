@@ -65,6 +65,8 @@ function startHop(config: BlobsConfig, address: string): void {
     UPLOAD_TIMEOUT_MS: 3_600_000,
     UPLOAD_GRACE_MS: 1_000,
     DOWNLOAD_GRACE_MS: 1_000,
+    EXPORTS: 8,
+    EXPORTS_PER_APP: 2,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
   const proxy = new BlobProxy({ address, credentials, idleTimeoutMs: limitMs(10_000), log });

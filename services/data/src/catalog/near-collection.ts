@@ -21,8 +21,8 @@ export async function nearCollection(db: Queryable, app: App, name: string): Pro
 export const didYouMean = (near: string | undefined): string => (near === undefined ? '' : `. Did you mean ${near}?`);
 
 /**
- * The error for a definition over a collection that does not exist, with the name that is near. Only for callers who
- * may change the app, for the name may be that of a private collection.
+ * The error for a collection that does not exist, with the name that is near. Only for callers who may read what is
+ * private, for the name may be that of a private collection.
  */
 export async function noSuchCollection(db: Queryable, app: App, name: string): Promise<ServiceError> {
   const near = await nearCollection(db, app, name);

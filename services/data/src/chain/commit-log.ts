@@ -3,6 +3,9 @@ import { execute, rows, type Connection, type Queryable } from '@granary/shared/
 import { named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { Link } from './hash-chain';
 
+/** A position is beyond the last commit. */
+export const CURSOR_AHEAD = 'CURSOR_AHEAD';
+
 export const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');
 
 /** The bytes of each hash in `hashes`. */
@@ -145,4 +148,28 @@ export async function findCommits(
     userAddress: stored.user_address,
     at,
   }));
+}
+
+/** The heights of the commits with these ordinals, which grow with the heights but are in no index. */
+export async function heightsOf(
+  db: Queryable,
+  appNumber: bigint,
+  ordinals: readonly number[],
+  lastHeight: bigint,
+): Promise<ReadonlyMap<number, number>> {
+  const heights = await rows<{ ordinal: bigint; height: bigint }>(
+    db,
+    sql`with recursive search(ordinal, low, high) as (
+          select o, 1::int8, ${lastHeight}::int8 from unnest(${int8Array(ordinals)}::int8[]) o
+          union all
+          select s.ordinal, case when m.is_before then m.height + 1 else s.low end,
+            case when m.is_before then s.high else m.height end
+          from search s cross join lateral (
+            select c.height, coalesce(c.ordinal, c.height) < s.ordinal as is_before
+            from ${commitsTable(appNumber)} c where c.height = (s.low + s.high) / 2) m
+          where s.low < s.high
+        )
+        select ordinal, low as height from search where low = high`,
+  );
+  return new Map(heights.map(({ ordinal, height }) => [Number(ordinal), Number(height)]));
 }

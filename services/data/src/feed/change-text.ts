@@ -1,6 +1,7 @@
 import type { RecordText } from '../query/execute/encrypted-read';
 import { recordText } from '../query/execute/encrypted-read';
 import type { Relation } from '../query/plan/relation';
+import { withoutLineEnds } from '../json/line-ends';
 import { project } from '../json/project';
 import { sha256 } from '../values/sha256';
 import type { Channel } from './channel';
@@ -9,21 +10,6 @@ import type { StoredVersion } from './versions';
 
 /** Why a document is not there any more, or not for a subscriber. */
 export type RemovalReason = 'deleted' | 'filtered' | 'erased' | 'dropped';
-
-const lineFeed = 0x0a;
-const carriageReturn = 0x0d;
-const space = 0x20;
-
-/**
- * The text of a document without line ends, which separate events. In JSON they are white space between tokens, so the
- * value stays the same.
- */
-export function withoutLineEnds(text: Buffer): Buffer {
-  if (!text.includes(lineFeed) && !text.includes(carriageReturn)) return text;
-  const line = Buffer.from(text);
-  for (const [index, byte] of line.entries()) if (byte === lineFeed || byte === carriageReturn) line[index] = space;
-  return line;
-}
 
 /** The documents of one collection as channels show them. */
 export class ShownDocuments {

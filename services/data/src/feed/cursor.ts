@@ -1,6 +1,6 @@
 import { invalid, ServiceError } from '@granary/shared/errors';
+import { CURSOR_AHEAD } from '../chain/commit-log';
 
-export const CURSOR_AHEAD = 'CURSOR_AHEAD';
 export const CURSOR_GONE = 'CURSOR_GONE';
 
 /**

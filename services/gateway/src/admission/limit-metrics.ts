@@ -6,7 +6,7 @@ import type { RequestMemory } from './client-budget';
 import type { Transfers } from './transfers';
 
 export interface Limits {
-  /** The slots of all requests except transfers of blobs. */
+  /** The slots of all requests except transfers of blobs and exports. */
   slots: Semaphore;
   transfers: Transfers;
   memory: RequestMemory;
@@ -59,6 +59,7 @@ export function exportLimitMetrics({ slots, transfers, memory: { budget }, bodie
         ['requests', { inside, waiting, limit }],
         ['uploads', transfers.uploadPlaces.counts()],
         ['downloads', transfers.downloadPlaces.counts()],
+        ['exports', transfers.exportPlaces.counts()],
       ] as const;
       const [bodyCounts, answerCounts] = [bodies.counts(), answers.counts()];
       return {
@@ -75,12 +76,19 @@ export function exportLimitMetrics({ slots, transfers, memory: { budget }, bodie
           [['body', 'evicted'], bodyCounts.evicted],
           [['answer', 'too_slow'], answerCounts.tooSlow],
           [['answer', 'evicted'], answerCounts.evicted],
-          [['upload', 'too_slow'], transfers.counts().slowUploads],
-          [['upload', 'evicted'], transfers.uploadPlaces.counts().evicted],
-          [['download', 'too_slow'], transfers.counts().slowDownloads],
-          [['download', 'evicted'], transfers.downloadPlaces.counts().evicted],
+          ...slowTransfers(transfers),
         ],
       };
     },
   });
 }
+
+const slowTransfers = (transfers: Transfers) =>
+  [
+    [['upload', 'too_slow'], transfers.counts().slowUploads],
+    [['upload', 'evicted'], transfers.uploadPlaces.counts().evicted],
+    [['download', 'too_slow'], transfers.counts().slowDownloads],
+    [['download', 'evicted'], transfers.downloadPlaces.counts().evicted],
+    [['export', 'too_slow'], transfers.counts().slowExports],
+    [['export', 'evicted'], transfers.exportPlaces.counts().evicted],
+  ] as const;

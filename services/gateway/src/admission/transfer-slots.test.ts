@@ -78,6 +78,8 @@ test('an upload that is committed keeps its slot, one whose body does not come g
       UPLOAD_TIMEOUT_MS: 60_000,
       UPLOAD_GRACE_MS: 60_000,
       DOWNLOAD_GRACE_MS: 60_000,
+      EXPORTS: 8,
+      EXPORTS_PER_APP: 2,
       TRANSFER_MIN_BYTES_PER_SECOND: 1,
     });
     const cancelled: string[] = [];

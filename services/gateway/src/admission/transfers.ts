@@ -15,19 +15,23 @@ export interface TransferSettings {
   UPLOAD_GRACE_MS: number;
   DOWNLOAD_GRACE_MS: number;
   TRANSFER_MIN_BYTES_PER_SECOND: number;
+  EXPORTS: number;
+  EXPORTS_PER_APP: number;
 }
 
 /** An upload is stalled after this long without bytes. */
 const stalledAfterMs = 500;
 
-/** The uploads and the downloads of blobs under way: how many there may be, and how slow their clients. */
+/** Uploads and downloads of blobs, and exports, under way: how many there may be, and how slow their clients. */
 export class Transfers {
   readonly uploadPlaces: TransferSlots;
   readonly downloadPlaces: TransferSlots;
+  readonly exportPlaces: TransferSlots;
   private readonly uploadRate: MinimumRateMonitor;
   private readonly downloadRate: MinimumRateMonitor;
   private slowUploads = 0;
   private slowDownloads = 0;
+  private slowExports = 0;
 
   constructor(private readonly settings: TransferSettings) {
     const total = settings.STREAM_CONCURRENCY;
@@ -40,6 +44,14 @@ export class Transfers {
     };
     this.uploadPlaces = new TransferSlots(limits);
     this.downloadPlaces = new TransferSlots(limits);
+    const { EXPORTS, EXPORTS_PER_APP, QUEUE_TIMEOUT_MS } = settings;
+    this.exportPlaces = new TransferSlots({
+      total: EXPORTS,
+      perApp: EXPORTS_PER_APP,
+      // The apps of one backend have one address.
+      perAddress: EXPORTS,
+      queueTimeoutMs: QUEUE_TIMEOUT_MS,
+    });
     const rate = (windowMs: number) =>
       new MinimumRateMonitor({
         graceMs: windowMs,
@@ -62,8 +74,14 @@ export class Transfers {
     return within(download, this.downloadPlaces, keys, work);
   }
 
-  counts(): { slowUploads: number; slowDownloads: number } {
-    return { slowUploads: this.slowUploads, slowDownloads: this.slowDownloads };
+  /** Does the work of an export once there is a place for it. Rejects with OVERLOADED where there is none. */
+  export<T>(keys: ClientKeys, work: (transfer: Download) => Promise<T>): Promise<T> {
+    const download = new Download(this.downloadRate, () => (this.slowExports += 1));
+    return within(download, this.exportPlaces, keys, work);
+  }
+
+  counts(): { slowUploads: number; slowDownloads: number; slowExports: number } {
+    return { slowUploads: this.slowUploads, slowDownloads: this.slowDownloads, slowExports: this.slowExports };
   }
 }
 

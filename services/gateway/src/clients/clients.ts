@@ -63,6 +63,7 @@ const repeatable: MethodNames = {
     'readChanges',
     'openFeedToken',
     'findValidKeys',
+    'exportPage',
     'explainQuery',
     'optimizeCollection',
     'readCollection',

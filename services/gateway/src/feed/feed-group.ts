@@ -1,8 +1,8 @@
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import type { Logger } from '@granary/shared/logger';
+import type { KeyWatch } from '../clients/key-watch';
 import type { FeedData } from './feed-reader';
 import type { FeedFormat } from './feed-text';
-import type { KeyWatch } from './key-watch';
 import type { Position } from './position';
 import type { FeedRequest, Subscription } from './subscription';
 

@@ -3,13 +3,13 @@ import { jittered } from '@granary/shared/concurrency/backoff';
 import { LinkedCancellation, type CancelSignal } from '@granary/shared/concurrency/cancellation';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import type { Logger } from '@granary/shared/logger';
+import type { KeyWatch } from '../clients/key-watch';
 import { overloaded, unauthenticated } from '../errors/problem';
 import { AppFeed } from './app-feed';
 import { fewChannels, readChanges, refusalError, type FeedData } from './feed-reader';
 import type { StreamContext } from './feed-group';
 import { FeedStream } from './feed-stream';
 import type { FeedFormat } from './feed-text';
-import { KeyWatch } from './key-watch';
 import { exportStreamCounts } from './metrics';
 import { StreamSlots, type StreamLimits } from './stream-slots';
 import { isStranger, type FeedRequest } from './subscription';
@@ -53,12 +53,13 @@ export class Feeds {
   constructor(
     private readonly data: FeedData,
     private readonly settings: FeedSettings,
+    keys: KeyWatch,
     log: Logger,
   ) {
     this.slots = new StreamSlots(settings);
     this.unobserve = exportStreamCounts(this.slots);
     const beatMs = Math.min(heartbeatMs, settings.IDLE_TIMEOUT_MS / 2);
-    this.context = { data, keys: new KeyWatch(data, log), log, heartbeatMs: beatMs };
+    this.context = { data, keys, log, heartbeatMs: beatMs };
   }
 
   /**

@@ -5,6 +5,7 @@ import Negotiator from 'negotiator';
 import { Semaphore } from '@granary/shared/concurrency/semaphore';
 import { LRUCache } from 'lru-cache';
 import type { Answer } from './answer';
+import { drained } from './drained';
 
 export type ContentEncoding = 'br' | 'gzip';
 
@@ -65,7 +66,7 @@ export class Compression {
 
   /** The best encoding by Accept-Encoding; undefined for none, and while too many answers are compressed. */
   encodingFor(acceptEncoding: string | string[] | undefined): ContentEncoding | undefined {
-    if (acceptEncoding === undefined || this.open >= openMax) return undefined;
+    if (!this.limits.isEnabled || acceptEncoding === undefined || this.open >= openMax) return undefined;
     const header = String(acceptEncoding);
     let encoding = this.negotiated.get(header);
     if (encoding === undefined) {
@@ -85,35 +86,61 @@ export class Compression {
 
   /** Sends a body whose head is written, step by step and at the rate at which the client reads. */
   send(response: ServerResponse, body: Buffer, encoding: ContentEncoding): void {
-    this.open += 1;
-    this.stream(response, body, encoding)
+    const encoded = this.encode(response, encoding);
+    encoded
+      .write(body, true)
+      .then(() => void response.end())
       .catch(() => response.destroy())
-      .finally(() => (this.open -= 1));
+      .finally(() => encoded.close());
   }
 
-  private async stream(response: ServerResponse, body: Buffer, encoding: ContentEncoding): Promise<void> {
-    const encoder = encoding === 'br' ? createBrotliCompress(streamed.br) : createGzip(streamed.gzip);
-    const failed = new Promise<never>((_, reject) => encoder.once('error', reject));
-    failed.catch(() => {});
-    encoder.on('data', (chunk: Buffer) => response.write(chunk));
-    try {
-      for (let offset = 0; offset < body.length; offset += stepBytes) {
-        const step = body.subarray(offset, offset + stepBytes);
-        const isLast = offset + stepBytes >= body.length;
-        await this.slots.acquire();
-        try {
-          await Promise.race([failed, isLast ? ending(encoder, step) : writing(encoder, step)]);
-        } finally {
-          this.slots.release();
-        }
-        // A client that does not read holds no slot.
-        if (response.writableNeedDrain) await drained(response);
-        if (response.destroyed) return;
+  /** Compresses a body that comes in parts, for an answer whose head is written. It has to be closed. */
+  encode(response: ServerResponse, encoding: ContentEncoding, observer?: Parameters<typeof drained>[1]): EncodedBody {
+    this.open += 1;
+    return new EncodedBody(response, encoding, this.slots, () => (this.open -= 1), observer);
+  }
+}
+
+/** A body that is compressed while it is sent. */
+export class EncodedBody {
+  private readonly encoder: Encoder;
+  private readonly failed: Promise<never>;
+
+  constructor(
+    private readonly response: ServerResponse,
+    encoding: ContentEncoding,
+    private readonly slots: Semaphore,
+    private readonly closed: () => void,
+    private readonly observer: Parameters<typeof drained>[1],
+  ) {
+    this.encoder = encoding === 'br' ? createBrotliCompress(streamed.br) : createGzip(streamed.gzip);
+    this.failed = new Promise<never>((_, reject) => this.encoder.once('error', reject));
+    this.failed.catch(() => {});
+    this.encoder.on('data', (chunk: Buffer) => response.write(chunk));
+  }
+
+  /** Resolves once the client has room for more; at once where it has gone. */
+  async write(bytes: Buffer, isLast = false): Promise<void> {
+    let offset = 0;
+    do {
+      const step = bytes.subarray(offset, (offset += stepBytes));
+      await this.slots.acquire();
+      try {
+        await Promise.race([
+          this.failed,
+          isLast && offset >= bytes.length ? ending(this.encoder, step) : writing(this.encoder, step),
+        ]);
+      } finally {
+        this.slots.release();
       }
-      response.end();
-    } finally {
-      encoder.destroy();
-    }
+      // A client that does not read holds no slot.
+      await drained(this.response, this.observer);
+    } while (offset < bytes.length && !this.response.destroyed);
+  }
+
+  close(): void {
+    this.encoder.destroy();
+    this.closed();
   }
 }
 
@@ -126,13 +153,3 @@ const ending = (encoder: Encoder, step: Buffer): Promise<void> =>
   new Promise((resolve) => {
     encoder.once('end', resolve).end(step);
   });
-
-function drained(response: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      response.off('drain', done).off('close', done);
-      resolve();
-    };
-    response.on('drain', done).on('close', done);
-  });
-}

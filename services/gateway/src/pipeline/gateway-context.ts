@@ -14,6 +14,7 @@ import type { PaymentNetworks } from '../spending/payment-networks';
 import type { PendingWrites } from '../spending/pending-writes';
 import type { BlobProxy } from '../blob-proxy/proxy';
 import type { Clients } from '../clients/clients';
+import type { KeyWatch } from '../clients/key-watch';
 import type { Compression } from '../http/compression';
 import type { GatewayConfig } from '../config';
 import type { Feeds } from '../feed/feeds';
@@ -44,10 +45,12 @@ export interface GatewayContext {
   memory: RequestMemory;
   bodies: Bodies;
   answers: Answers;
-  /** The slots of requests that are processed at once, transfers of blobs apart. */
+  /** The slots of requests that are processed at once, transfers apart. */
   slots: Semaphore;
-  /** Uploads and downloads of blobs. */
+  /** Uploads and downloads of blobs, and exports. */
   transfers: Transfers;
+  /** Ends streams whose keys are revoked. */
+  keyWatch: KeyWatch;
   /** The change feeds. */
   feeds: Feeds;
   fairShares: FairShareLimiter;

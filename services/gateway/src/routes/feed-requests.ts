@@ -51,7 +51,7 @@ function collectionNames(text: string): string[] {
 }
 
 /** A list of fields, or JSON. */
-const selectText = (text: string): string => (/^\s*[{["]/.test(text) ? text : JSON.stringify(text));
+export const selectText = (text: string): string => (/^\s*[{["]/.test(text) ? text : JSON.stringify(text));
 
 /** The subscriptions of a body, whose filters keep the numbers that were sent. Throws VALIDATION_FAILED. */
 export function subscriptionsOfBody(body: Subscribed, tree: JsonValue, rights: FeedRights): Subscription[] {

@@ -10,6 +10,7 @@ import { collectionRoutes } from './collections';
 import { commitRoutes } from './commits';
 import { datasetRoutes } from './datasets';
 import { documentRoutes } from './documents';
+import { exportRoutes } from './exports';
 import { faucetRoutes } from './faucet';
 import { healthRoutes } from './health';
 import { indexRoutes } from './indexes';
@@ -56,6 +57,7 @@ export const routes: readonly Route[] = [
   ...relationRoutes,
   ...commitRoutes,
   ...changeRoutes,
+  ...exportRoutes,
   ...keyRoutes,
   ...walletRoutes,
   ...payoutRoutes,

@@ -1,7 +1,7 @@
 import type { Logger } from '@granary/shared/logger';
 import { newCall } from '@granary/shared/rpc/types';
 import { newRequestId } from '../http/request-id';
-import type { FeedData } from './feed-reader';
+import type { Clients } from './clients';
 
 /** How often the keys of open streams are verified. */
 const verifyEveryMs = 800;
@@ -20,7 +20,7 @@ export class KeyWatch {
   private verifying: Promise<void> | undefined;
 
   constructor(
-    private readonly data: Pick<FeedData, 'findValidKeys'>,
+    private readonly data: Pick<Clients['data'], 'findValidKeys'>,
     private readonly log: Logger,
   ) {}
 
@@ -49,7 +49,7 @@ export class KeyWatch {
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
       this.verify()
-        .catch((error: unknown) => this.log.debug({ err: error }, 'the keys of feeds could not be verified'))
+        .catch((error: unknown) => this.log.debug({ err: error }, 'the keys of streams could not be verified'))
         .finally(() => this.schedule());
     }, verifyEveryMs).unref();
   }

@@ -1,0 +1,14 @@
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
+const space = 0x20;
+
+/**
+ * A JSON text without line ends, which separate texts where several follow each other. In JSON they are white space
+ * between tokens, so the value stays the same.
+ */
+export function withoutLineEnds(text: Buffer): Buffer {
+  if (!text.includes(lineFeed) && !text.includes(carriageReturn)) return text;
+  const line = Buffer.from(text);
+  for (const [index, byte] of line.entries()) if (byte === lineFeed || byte === carriageReturn) line[index] = space;
+  return line;
+}
