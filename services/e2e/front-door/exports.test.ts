@@ -117,6 +117,19 @@ describe.each(transports)('exports (%s)', (transport) => {
     expect(await textOf('?format=csv&select=t')).toBe('t\r\n"x, y"\r\n""\r\n');
   });
 
+  test('a height of a collection that was deleted is not one of another that has its name', async () => {
+    await app.store('books', [{ id: 'a' }]);
+    await app.call('DELETE', `/api/apps/${app.appId}/collections/books`, { force: true });
+    expect((await refused('')).status).toBe(404);
+    await app.store('books', [{ id: 'b' }]);
+    expect((await refused('?at=1')).body).toMatchObject({
+      code: 'COLLECTION_NOT_FOUND',
+      error: 'The collection books of that height was deleted, and made again since',
+    });
+    expect(await textOf('?at=2')).toBe('{"id":"b"}\n');
+    expect(await textOf()).toBe('{"id":"b"}\n');
+  });
+
   test('a field of a filter that may be misspelt gets a hint, in a header', async () => {
     await app.store('books', [{ id: 'a', year: 1 }]);
     const { text, headers } = await exported(`?${find({ yaer: 1 })}`);
@@ -135,6 +148,7 @@ describe.each(transports)('exports (%s)', (transport) => {
       ['?at=999999999999999', 'CURSOR_AHEAD', 'at'],
       ['?format=xml', 'VALIDATION_FAILED', 'format'],
       ['?after=', 'VALIDATION_FAILED', 'after'],
+      ['?after=a&history=true&after_version=0', 'VALIDATION_FAILED', 'after_version'],
       ['?after_version=1', 'VALIDATION_FAILED', 'after_version'],
       ['?after=a&after_version=1', 'VALIDATION_FAILED', 'after_version'],
       ['?columns=a', 'VALIDATION_FAILED', 'columns'],

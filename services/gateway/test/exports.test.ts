@@ -1,5 +1,5 @@
 import { createServer, get, request, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { connect, type AddressInfo } from 'node:net';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { Cancellation } from '@granary/shared/concurrency/cancellation';
 import { ServiceError } from '@granary/shared/errors';
@@ -45,6 +45,7 @@ const wanted: ExportRequest = {
 class DataDouble {
   readonly requests: ExportPageRequest[] = [];
   pages = 3;
+  emptyPages = 0;
   validKeys = ['key'];
   error: { atPage: number; error: ServiceError } | undefined;
 
@@ -55,7 +56,7 @@ class DataDouble {
     return Promise.resolve({
       height: '7',
       collectionNumber: '1',
-      lines: linesOf(number),
+      lines: number < this.emptyPages ? Buffer.alloc(0) : linesOf(number),
       last: number + 1 < this.pages ? { id: String(number + 1), version: '0' } : null,
       fields: [],
       hints: [],
@@ -185,11 +186,30 @@ test('a JSON array and CSV have every document once, across pages and parts', as
 
 test('HEAD has the headers and no more than the first page is read for it', async () => {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    request(addressOf(), { method: 'HEAD', agent: false }, resolve).on('error', reject).end();
+    request(addressOf('?format=csv'), { method: 'HEAD', agent: false }, resolve).on('error', reject).end();
   });
   expect(response.headers).toMatchObject({ 'x-granary-height': '7' });
   expect((await read(response)).bytes.length).toBe(0);
   expect(data.requests.length).toBeLessThanOrEqual(2);
+});
+
+test('HTTP/1.0 is refused, where a broken answer would look whole', async () => {
+  const text = await new Promise<string>((resolve, reject) => {
+    let answer = '';
+    const { port } = server.address() as AddressInfo;
+    const socket = connect(port, '127.0.0.1', () => socket.write('GET / HTTP/1.0\r\n\r\n'));
+    socket.on('data', (chunk: Buffer) => (answer += chunk.toString()));
+    socket.on('error', reject).on('close', () => resolve(answer));
+  });
+  expect(text).not.toContain('2-499');
+  expect(errors).toEqual([expect.objectContaining({ reason: 'VALIDATION_FAILED' })]);
+  expect(data.requests).toEqual([]);
+});
+
+test('the columns are those of the first page that has documents', async () => {
+  data.emptyPages = 2;
+  const { bytes } = await read(await open('?format=csv'));
+  expect(bytes.toString()).toMatch(/^id,t\r\n2-0,x/);
 });
 
 test('a client that does not read has one page read ahead of it, whatever there is', async () => {

@@ -87,19 +87,24 @@ async function findExported(
   return collection;
 }
 
-/** The moment after a commit, the last one where none is named. Throws CURSOR_AHEAD. */
+/** The moment after a commit, the last one where none is named. Throws CURSOR_AHEAD, COLLECTION_NOT_FOUND. */
 async function readMoment(
   db: Queryable,
-  { appNumber, appId }: CollectionRef,
+  { appNumber, appId, name, number }: CollectionRef,
   height: string | undefined,
 ): Promise<Moment> {
-  const moment = await row<{ head: bigint; height: bigint; ordinal: bigint }>(
+  const moment = await row<{ head: bigint; height: bigint; ordinal: bigint; is_other: boolean }>(
     db,
-    sql`select h.height as head, coalesce(${height ?? null}::int8, h.height) as height, coalesce(c.ordinal, c.height, 0) as ordinal
+    sql`select h.height as head, coalesce(${height ?? null}::int8, h.height) as height, coalesce(c.ordinal, c.height, 0) as ordinal,
+          exists (select from collection k where k.app_number = ${appNumber} and k.name = ${name} and k.number <> ${number}
+            and k.created_at <= c.at and k.deleted_at > c.at) as is_other
         from head h left join ${commitsTable(appNumber)} c on c.height = coalesce(${height ?? null}::int8, h.height)
         where h.app_number = ${appNumber}`,
   );
   if (!moment) throw appNotFound(appId);
+  if (moment.is_other) {
+    throw notFound(COLLECTION_NOT_FOUND, `The collection ${name} of that height was deleted, and made again since`);
+  }
   if (moment.height <= moment.head) return moment;
   const message = `is beyond the last commit, which has the height ${moment.head}`;
   throw invalid(`The height ${message}`, { at: [message] }, CURSOR_AHEAD);

@@ -9,6 +9,8 @@ const space = 0x20;
 export function withoutLineEnds(text: Buffer): Buffer {
   if (!text.includes(lineFeed) && !text.includes(carriageReturn)) return text;
   const line = Buffer.from(text);
-  for (const [index, byte] of line.entries()) if (byte === lineFeed || byte === carriageReturn) line[index] = space;
+  for (const end of [lineFeed, carriageReturn]) {
+    for (let index = line.indexOf(end); index >= 0; index = line.indexOf(end, index + 1)) line[index] = space;
+  }
   return line;
 }

@@ -8,9 +8,9 @@ const sampledDocuments = 1_000;
 export const columnsMax = 1_000;
 /** Fields without a column that are named, at most. */
 const omittedMax = 100;
-/** Columns that a hint is given for, at most, and characters of their names in it. */
+/** Columns that a hint is given for, at most, and characters of names in headers. */
 const hintsMax = 8;
-const nameLengthMax = 200;
+const nameLengthMax = 80;
 /** Levels of a document, of records with joins around it, and of an object that says its version. */
 const depthMax = 128;
 
@@ -64,7 +64,8 @@ export class Columns {
       .slice(0, hintsMax)
       .map((name) => {
         const field = shortened(name, nameLengthMax);
-        const near = suggestion(nearestName(name, knownNames));
+        const nearName = nearestName(name, knownNames);
+        const near = suggestion(nearName === undefined ? undefined : shortened(nearName, nameLengthMax));
         return `${field} is in none of the schema and the first ${this.documents} documents${near}`;
       });
   }
@@ -85,7 +86,7 @@ export class Columns {
   /** A null is where a field could be that has a column. */
   private omit(field: string, value: JsonValue): void {
     if (value === null || this.omitted.size > omittedMax) return;
-    this.omitted.add(this.omitted.size === omittedMax ? '…' : field);
+    this.omitted.add(this.omitted.size === omittedMax ? '…' : shortened(field, nameLengthMax));
   }
 }
 

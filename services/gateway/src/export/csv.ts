@@ -2,7 +2,7 @@ import { cellText, readDocument, type Columns } from './columns';
 import { linesIn } from './json-lines';
 
 /** Characters at the beginning of a text by which a spreadsheet takes it for a formula. */
-const formulaStart = /^[=+\-@\t\r]/;
+const formulaStart = /^[=+\-@\t\r\n＝＋－＠]/;
 const needsQuotes = /[",\r\n]/;
 
 /** Writes documents as CSV after RFC 4180, with a line of the names of the columns. */
@@ -27,14 +27,14 @@ export class CsvWriter {
   }
 
   private line(cells: ReadonlyArray<string | { plain: string | undefined }>): string {
-    return `${cells.map((cell) => (typeof cell === 'string' ? this.textCell(cell) : quoted(cell.plain ?? ''))).join(',')}\r\n`;
+    return `${cells.map((cell) => (typeof cell === 'string' ? this.textCell(cell) : quotedCell(cell.plain ?? ''))).join(',')}\r\n`;
   }
 
   /** An empty text has quotes, unlike a value that is missing or null. */
   private textCell(text: string): string {
     if (text === '') return '""';
-    return quoted(this.escapesFormulas && formulaStart.test(text) ? `'${text}` : text);
+    return quotedCell(this.escapesFormulas && formulaStart.test(text) ? `'${text}` : text);
   }
 }
 
-const quoted = (text: string): string => (needsQuotes.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+const quotedCell = (text: string): string => (needsQuotes.test(text) ? `"${text.replaceAll('"', '""')}"` : text);

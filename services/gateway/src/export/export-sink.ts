@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { Download } from '../admission/transfers';
 import { clientDisconnected } from '../http/body';
 import type { EncodedBody } from '../http/compression';
-import { drained } from '../http/drained';
+import { whenDrained } from '../http/drained';
 
 /** Sends the bytes of an export, compressed or not, and tells its transfer how fast the client reads. */
 export class ExportSink {
@@ -20,7 +20,7 @@ export class ExportSink {
       await this.encoded.write(bytes);
     } else {
       this.outgoing.write(bytes);
-      await drained(this.outgoing, this.transfer);
+      await whenDrained(this.outgoing, this.transfer);
     }
     if (this.outgoing.destroyed) throw clientDisconnected();
   }

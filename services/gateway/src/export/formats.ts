@@ -5,6 +5,8 @@ import type { ExportFormat, ExportRequest } from './export-request';
 
 /** Writes the documents of an export in its format. */
 export interface FormatWriter {
+  /** Bytes of documents that are written in one turn of the event loop. */
+  partBytes: number;
   head(): Buffer;
   /** Some lines, each the JSON text of a document. */
   part(lines: Buffer): Buffer;
@@ -22,6 +24,9 @@ export const contentTypes: Readonly<Record<ExportFormat, string>> = {
 };
 
 const nothing = Buffer.alloc(0);
+const partBytes = 64 * 1024;
+/** Small documents may have a cell for each of many columns, so that a part has fewer bytes of them. */
+const partBytesOfColumns = 400_000;
 
 /** The writer for an export whose first page is known. */
 export function writerFor(request: ExportRequest, first: ExportPageResponse): FormatWriter {
@@ -35,7 +40,7 @@ export function writerFor(request: ExportRequest, first: ExportPageResponse): Fo
   }
 }
 
-const plain = { head: () => nothing, end: () => nothing, omittedFields: () => [], hints: () => [] };
+const plain = { partBytes, head: () => nothing, end: () => nothing, omittedFields: () => [], hints: () => [] };
 
 function jsonWriter(): FormatWriter {
   let before = '[\n';
@@ -55,6 +60,7 @@ function csvWriter(request: ExportRequest, first: ExportPageResponse): FormatWri
   const columns = new Columns(request.columns ?? chosenColumns(request, first));
   const csv = new CsvWriter(columns, request.escapesFormulas);
   return {
+    partBytes: Math.min(partBytes, Math.ceil(partBytesOfColumns / columns.names.length)),
     head: () => csv.head(),
     part: (lines) => csv.rows(lines),
     end: () => nothing,
@@ -64,13 +70,18 @@ function csvWriter(request: ExportRequest, first: ExportPageResponse): FormatWri
   };
 }
 
+/** Whether columns are those of documents: a selection knows more of what there is to come than the schema. */
+export const samplesDocuments = (
+  { select, columns }: Pick<ExportRequest, 'select'> & Partial<Pick<ExportRequest, 'columns'>>,
+  { fields }: Pick<ExportPageResponse, 'fields'>,
+): boolean => columns === undefined && (fields.length === 0 || select.length > 0);
+
 /** The columns of the fields of the schema, else of those of the first documents. */
 function chosenColumns(
   { select, hasHistory, hasDeleted }: ExportRequest,
   { fields, lines }: ExportPageResponse,
 ): string[] {
-  // A selection knows more of what there is to come than the schema.
-  if (fields.length === 0 || select.length > 0) return lines.length === 0 ? ['id'] : sampledColumns(lines);
+  if (samplesDocuments({ select }, { fields })) return lines.length === 0 ? ['id'] : sampledColumns(lines);
   const names = new Set(['id', ...schemaColumns(fields)]);
   if (!hasHistory) return [...names, ...(hasDeleted && !names.has('deleted') ? ['deleted'] : [])];
   return [...versionColumns, ...[...names.add('deleted')].map((field) => `document.${field}`)];

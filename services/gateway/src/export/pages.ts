@@ -1,6 +1,5 @@
-import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import type { ExportPageResponse } from '@granary/shared/gen/granary/data/v1/ExportPageResponse';
-import { newCall } from '@granary/shared/rpc/types';
+import { newCall, type Call } from '@granary/shared/rpc/types';
 import type { Clients } from '../clients/clients';
 import type { ExportRequest } from './export-request';
 
@@ -14,12 +13,11 @@ const pageTimeoutMs = 30_000;
 export async function* readPages(
   data: Pick<Clients['data'], 'exportPage'>,
   { appId, collection, find, select, hasHistory, hasDeleted, ...place }: ExportRequest,
-  requestId: string,
-  signal: CancelSignal,
+  call: Pick<Call, 'requestId' | 'signal' | 'trace'>,
 ): AsyncGenerator<ExportPageResponse, undefined> {
   const same = { appId, collection, find, select, includeHistory: hasHistory, includeDeleted: hasDeleted };
   const read = (position: Parameters<typeof data.exportPage>[0]): Promise<ExportPageResponse> => {
-    const page = data.exportPage(position, { ...newCall(requestId, pageTimeoutMs), signal });
+    const page = data.exportPage(position, { ...newCall(call.requestId, pageTimeoutMs), ...call });
     // It may be waited for later.
     page.catch(() => {});
     return page;

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { LinkedCancellation } from '@granary/shared/concurrency/cancellation';
-import type { ServiceError } from '@granary/shared/errors';
+import { invalid, type ServiceError } from '@granary/shared/errors';
 import type { ExportPageResponse } from '@granary/shared/gen/granary/data/v1/ExportPageResponse';
 import type { Call } from '@granary/shared/rpc/types';
 import type { ClientKeys } from '../admission/client-budget';
@@ -11,8 +11,9 @@ import { unauthenticated } from '../errors/problem';
 import type { Compression, ContentEncoding } from '../http/compression';
 import { endOfTurn } from '../http/event-loop-turn';
 import type { ExportRequest } from './export-request';
-import { contentTypes, writerFor, type FormatWriter } from './formats';
+import { contentTypes, samplesDocuments, writerFor, type FormatWriter } from './formats';
 import { ExportSink } from './export-sink';
+import { headerList } from './header-list';
 import { partsOf } from './json-lines';
 import { readPages } from './pages';
 
@@ -28,7 +29,7 @@ export interface ExportParts {
 export interface ExportClient {
   incoming: IncomingMessage;
   outgoing: ServerResponse;
-  call: Pick<Call, 'requestId' | 'signal'>;
+  call: Pick<Call, 'requestId' | 'signal' | 'trace'>;
   keys: ClientKeys;
   /** The key by which it reads; undefined for the owner's signature. */
   keyId: string | undefined;
@@ -36,16 +37,17 @@ export interface ExportClient {
   begin: (headers: Record<string, string>) => void;
 }
 
-/** Bytes of documents that are written in one turn of the event loop. */
-const partBytes = 64 * 1024;
+/** A client is not idle while the data service reads a page for it, however long that takes. */
+const touchEveryMs = 1_000;
 const omittedHeader = 'X-Granary-Omitted-Fields';
 
 /**
  * Sends an export at the rate at which its client reads. Rejects before the head of the answer with what the data
- * service refuses, and with OVERLOADED where too many exports are under way. What goes wrong later ends the connection,
- * so that nobody takes the answer for a whole one.
+ * service refuses, with VALIDATION_FAILED for HTTP/1.0, and with OVERLOADED where too many exports are under way. What
+ * goes wrong later ends the connection, so that nobody takes the answer for a whole one.
  */
 export async function sendExport(parts: ExportParts, request: ExportRequest, client: ExportClient): Promise<void> {
+  if (client.incoming.httpVersion === '1.0') throw needsChunks();
   await parts.transfers.export(client.keys, async (transfer) => {
     const reading = new LinkedCancellation(client.call.signal);
     let refusal: ServiceError | undefined;
@@ -57,7 +59,7 @@ export async function sendExport(parts: ExportParts, request: ExportRequest, cli
     const revoke = () => transfer.cancel(unauthenticated('The key is not valid any more'));
     const unwatch = client.keyId === undefined ? () => {} : parts.keyWatch.add(client.keyId, revoke);
     try {
-      const pages = readPages(parts.clients.data, request, client.call.requestId, reading);
+      const pages = touching(transfer, readPages(parts.clients.data, request, { ...client.call, signal: reading }));
       await send(parts, request, client, pages, transfer);
     } catch (error) {
       throw refusal ?? error;
@@ -68,6 +70,22 @@ export async function sendExport(parts: ExportParts, request: ExportRequest, cli
   });
 }
 
+/** Without chunks the answer ends with its connection, so that nobody could tell a broken one from a whole one. */
+const needsChunks = (): ServiceError =>
+  invalid('An export needs HTTP/1.1, which tells a whole answer from a broken one; in nginx: proxy_http_version 1.1');
+
+async function* touching(
+  transfer: Download,
+  pages: AsyncGenerator<ExportPageResponse, undefined>,
+): AsyncGenerator<ExportPageResponse, undefined> {
+  for (;;) {
+    const timer = setInterval(() => transfer.moved(0), touchEveryMs);
+    const next = await pages.next().finally(() => clearInterval(timer));
+    if (next.done === true) return undefined;
+    yield next.value;
+  }
+}
+
 async function send(
   { compression }: ExportParts,
   request: ExportRequest,
@@ -75,32 +93,48 @@ async function send(
   pages: AsyncGenerator<ExportPageResponse, undefined>,
   transfer: Download,
 ): Promise<void> {
-  const first = (await pages.next()).value!;
+  const first = await firstPage(request, pages);
   const writer = writerFor(request, first);
   // What the format leaves out of the first page stands in the head.
   const firstParts: Buffer[] = [];
-  for await (const part of written(writer, first)) firstParts.push(part);
+  for await (const part of writtenParts(writer, first)) firstParts.push(part);
   const encoding = compression.encodingFor(incoming.headers['accept-encoding']);
-  begin(headersOf(request, first, writer, encoding));
+  // HEAD has no chunks, behind which a trailer could stand.
+  const hasTrailer = request.format === 'csv' && incoming.method !== 'HEAD';
+  const headers = headersOf(request, first, writer, encoding);
+  begin(hasTrailer ? { ...headers, Trailer: omittedHeader } : headers);
   if (incoming.method === 'HEAD') return void outgoing.end();
+  // The first document that matches may be far behind.
+  outgoing.flushHeaders();
   const sink = new ExportSink(outgoing, transfer, encoding && compression.encode(outgoing, encoding, transfer));
   try {
     await sink.write(writer.head());
     for (const part of firstParts.splice(0)) await sink.write(part);
     for await (const page of pages) {
-      transfer.moved(0);
-      for await (const part of written(writer, page)) await sink.write(part);
+      for await (const part of writtenParts(writer, page)) await sink.write(part);
     }
     const omittedFields = writer.omittedFields();
-    if (omittedFields.length > 0) outgoing.addTrailers({ [omittedHeader]: asciiJson(omittedFields) });
+    if (hasTrailer && omittedFields.length > 0) outgoing.addTrailers({ [omittedHeader]: headerList(omittedFields) });
     await sink.end(writer.end());
   } finally {
     sink.close();
   }
 }
 
-async function* written(writer: FormatWriter, { lines }: ExportPageResponse): AsyncGenerator<Buffer> {
-  for (const part of partsOf(lines, partBytes)) {
+/** The first page; the first one with documents where these say what the columns are. */
+async function firstPage(
+  request: ExportRequest,
+  pages: AsyncGenerator<ExportPageResponse, undefined>,
+): Promise<ExportPageResponse> {
+  const first = (await pages.next()).value!;
+  if (request.format !== 'csv' || !samplesDocuments(request, first)) return first;
+  let page = first;
+  while (page.lines.length === 0 && page.last) page = (await pages.next()).value!;
+  return { ...page, fields: first.fields, hints: first.hints };
+}
+
+async function* writtenParts(writer: FormatWriter, { lines }: ExportPageResponse): AsyncGenerator<Buffer> {
+  for (const part of partsOf(lines, writer.partBytes)) {
     yield writer.part(part);
     // Other requests have their turn between two parts.
     await endOfTurn();
@@ -121,13 +155,8 @@ function headersOf(
     'Cache-Control': 'no-store',
     Vary: 'Accept-Encoding',
     'X-Granary-Height': height,
-    ...(format === 'csv' && { Trailer: omittedHeader }),
-    ...(omittedFields.length > 0 && { [omittedHeader]: asciiJson(omittedFields) }),
-    ...(allHints.length > 0 && { 'X-Granary-Hints': asciiJson(allHints) }),
+    ...(omittedFields.length > 0 && { [omittedHeader]: headerList(omittedFields) }),
+    ...(allHints.length > 0 && { 'X-Granary-Hints': headerList(allHints) }),
     ...(encoding !== undefined && { 'Content-Encoding': encoding }),
   };
 }
-
-/** JSON text for a header, which takes printable ASCII only. */
-const asciiJson = (value: unknown): string =>
-  JSON.stringify(value).replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);

@@ -5,7 +5,7 @@ import Negotiator from 'negotiator';
 import { Semaphore } from '@granary/shared/concurrency/semaphore';
 import { LRUCache } from 'lru-cache';
 import type { Answer } from './answer';
-import { drained } from './drained';
+import { whenDrained } from './drained';
 
 export type ContentEncoding = 'br' | 'gzip';
 
@@ -95,7 +95,11 @@ export class Compression {
   }
 
   /** Compresses a body that comes in parts, for an answer whose head is written. It has to be closed. */
-  encode(response: ServerResponse, encoding: ContentEncoding, observer?: Parameters<typeof drained>[1]): EncodedBody {
+  encode(
+    response: ServerResponse,
+    encoding: ContentEncoding,
+    observer?: Parameters<typeof whenDrained>[1],
+  ): EncodedBody {
     this.open += 1;
     return new EncodedBody(response, encoding, this.slots, () => (this.open -= 1), observer);
   }
@@ -111,7 +115,7 @@ export class EncodedBody {
     encoding: ContentEncoding,
     private readonly slots: Semaphore,
     private readonly closed: () => void,
-    private readonly observer: Parameters<typeof drained>[1],
+    private readonly observer: Parameters<typeof whenDrained>[1],
   ) {
     this.encoder = encoding === 'br' ? createBrotliCompress(streamed.br) : createGzip(streamed.gzip);
     this.failed = new Promise<never>((_, reject) => this.encoder.once('error', reject));
@@ -134,7 +138,7 @@ export class EncodedBody {
         this.slots.release();
       }
       // A client that does not read holds no slot.
-      await drained(this.response, this.observer);
+      await whenDrained(this.response, this.observer);
     } while (offset < bytes.length && !this.response.destroyed);
   }
 

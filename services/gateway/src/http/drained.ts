@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { PumpObserver } from '@granary/shared/http/pipe';
 
 /** Resolves once the client has room for more, or has gone. */
-export async function drained(
+export async function whenDrained(
   response: ServerResponse,
   observer?: Pick<PumpObserver, 'blocked' | 'unblocked'>,
 ): Promise<void> {

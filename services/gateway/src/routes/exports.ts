@@ -24,7 +24,7 @@ export const exportRoutes = [
     summary: 'Export a collection',
     description:
       'All documents of a collection as they were at one height, in the order of their ids, as one stream of any length. ' +
-      'An answer that breaks off goes on by the same `at`, with `after` the id of the last whole line.',
+      'What breaks off goes on by the same `at`, with `after` the id of the last whole line. See docs/import-export.md.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Read' },
     query: exportQuery,
@@ -78,12 +78,12 @@ async function exportCollection(
 /** Throws VALIDATION_FAILED. */
 function exportRequestOf(path: Record<'app_id' | 'collection', string>, query: ExportQuery): ExportRequest {
   const { format = 'ndjson', after, after_version: afterVersion, find = '', select, history = false } = query;
-  if (Buffer.byteLength(find) > findBytesMax) throw refused({ find: [`may have at most ${findBytesMax} bytes`] });
+  if (Buffer.byteLength(find) > findBytesMax) throw queryRefusal({ find: [`may have at most ${findBytesMax} bytes`] });
   if (afterVersion !== undefined && (after === undefined || !history)) {
-    throw refused({ after_version: ['needs history=true, and after'] });
+    throw queryRefusal({ after_version: ['needs history=true, and after'] });
   }
   for (const [name, value] of Object.entries({ columns: query.columns, formulas: query.formulas })) {
-    if (value !== undefined && format !== 'csv') throw refused({ [name]: ['is for format=csv'] });
+    if (value !== undefined && format !== 'csv') throw queryRefusal({ [name]: ['is for format=csv'] });
   }
   return {
     appId: path.app_id,
@@ -102,12 +102,12 @@ function exportRequestOf(path: Record<'app_id' | 'collection', string>, query: E
 
 function columnNames(text: string): string[] {
   const names = text.split(',').map((name) => name.trim());
+  if (names.length > columnsMax) throw queryRefusal({ columns: [`may name at most ${columnsMax}`] });
   const wrong = names.find((name) => name.split('.').includes(''));
-  if (wrong !== undefined) throw refused({ columns: [`${wrong || 'an empty name'} is no path of a field`] });
+  if (wrong !== undefined) throw queryRefusal({ columns: [`${wrong || 'an empty name'} is no path of a field`] });
   const twice = names.find((name, index) => names.indexOf(name) !== index);
-  if (twice !== undefined) throw refused({ columns: [`names ${twice} twice`] });
-  if (names.length > columnsMax) throw refused({ columns: [`may name at most ${columnsMax}`] });
+  if (twice !== undefined) throw queryRefusal({ columns: [`names ${twice} twice`] });
   return names;
 }
 
-const refused = (details: FieldMessages) => invalid('The query string is not valid', details);
+const queryRefusal = (details: FieldMessages) => invalid('The query string is not valid', details);

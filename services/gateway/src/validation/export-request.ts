@@ -21,7 +21,7 @@ export const exportQuery = z.strictObject({
     .regex(/^[^\0]{1,512}$/, 'must be the id of a document')
     .optional()
     .describe('Goes on behind the document with that id, which need not exist, in the order of the bytes of ids'),
-  after_version: wholeParameter(0, Number.MAX_SAFE_INTEGER)
+  after_version: wholeParameter(1, Number.MAX_SAFE_INTEGER)
     .optional()
     .describe('With `history` and `after`: behind that version of it; else behind all of its versions'),
   find: z
