@@ -18,7 +18,8 @@ export const exportQuery = z.strictObject({
     .describe('The documents as they were behind the commit of that height; by default behind the last one'),
   after: z
     .string()
-    .regex(/^[^\0]{1,512}$/, 'must be the id of a document')
+    .min(1)
+    .max(512)
     .optional()
     .describe('Goes on behind the document with that id, which need not exist, in the order of the bytes of ids'),
   after_version: wholeParameter(1, Number.MAX_SAFE_INTEGER)
