@@ -11,10 +11,11 @@ function newSignature() {
   return { digest, signature, publicKey: secp256k1.getPublicKey(secret, true) };
 }
 
-/** What another library says of it. */
+/** What another library says of it, which takes a shorter digest for the same number without its leading zeros. */
 function isValidElsewhere(publicKey: Uint8Array, digest: Uint8Array, signature: Uint8Array): boolean {
   try {
-    return publicKey.length === 33 && secp256k1.verify(signature, digest, publicKey, { lowS: true, prehash: false });
+    if (publicKey.length !== 33 || digest.length !== 32) return false;
+    return secp256k1.verify(signature, digest, publicKey, { lowS: true, prehash: false });
   } catch {
     return false;
   }
