@@ -45,12 +45,12 @@ interface Exported {
 
 class ExportModel {
   readonly written: Written[] = [];
-  /** What is erased, or is being erased. */
+  /** Ids that are erased, or are being erased. */
   private readonly erased = new Set<string>();
   private readonly gone = new Set<string>();
   private readonly exports: Exported[] = [];
   checked = 0;
-  /** What is being written: nobody could say whether that is before or after an erasure. */
+  /** Ids that are being written: nobody could say whether that is before or after an erasure. */
   private readonly underWay = new Set<string>();
   cuts = 0;
   private readonly values;
@@ -84,7 +84,7 @@ class ExportModel {
   private document(): Record<string, unknown> {
     const isNew = this.ids < firstDocuments || this.random(3) === 0;
     const id = this.idOf(isNew ? (this.ids += 1) : this.random(this.ids));
-    // What was erased must not come back, for nobody would know any more which versions were before that.
+    // No erased id comes back, for nobody would know any more which versions were before the erasure.
     if (this.erased.has(id)) return this.document();
     const document = { ...this.values.document(0), id };
     return this.random(6) === 0 ? { ...document, deleted: true } : document;
@@ -145,7 +145,7 @@ class ExportModel {
     }
   }
 
-  /** What the writes up to the height add up to, without what was erased. */
+  /** The result of the writes up to the height, without erased documents. */
   expected({ height, filter, hasHistory, hasDeleted }: Exported): unknown[] {
     const versions = new Map<string, Written[]>();
     for (const one of this.written) {
@@ -188,7 +188,7 @@ class ExportModel {
   }
 }
 
-/** Where an export goes on behind its last whole line. */
+/** The parameters by which an export goes on behind its last whole line. */
 function behind(lines: readonly string[], hasHistory: boolean): string[] {
   const last = lines.at(-1);
   if (last === undefined) return [];

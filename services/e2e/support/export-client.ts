@@ -1,6 +1,6 @@
 import { get, type IncomingHttpHeaders } from 'node:http';
 
-/** What of an export has arrived. */
+/** The part of an export that has arrived. */
 export interface ExportPart {
   status: number;
   headers: IncomingHttpHeaders;

@@ -2,7 +2,7 @@ import { ByteWriter } from '@granary/shared/byte-writer';
 import type { Queryable } from '@granary/shared/postgres/pool';
 import type { CollectionRef } from '../catalog/collection';
 import { heightsOf } from '../chain/commit-log';
-import { withoutLineEnds } from '../json/line-ends';
+import { replaceBytes, withoutLineEnds } from '../json/line-ends';
 import { project, type Projection } from '../json/project';
 import { recordText } from '../query/execute/encrypted-read';
 import type { Relation } from '../query/plan/relation';
@@ -50,8 +50,7 @@ export async function linesOf(
 /** Most exports are of whole documents as they are stored. */
 function asLines(texts: string): Buffer {
   const lines = withoutLineEnds(Buffer.from(texts + textSeparator));
-  for (let index = lines.indexOf(separator); index >= 0; index = lines.indexOf(separator, index + 1))
-    lines[index] = lineFeed;
+  replaceBytes(lines, separator, lineFeed);
   return lines;
 }
 

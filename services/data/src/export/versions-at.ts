@@ -69,7 +69,7 @@ export async function readVersionsAt(
   const compiler = new Compiler(relation);
   const condition = compiler.condition(filter);
   const order = hasHistory ? sql`id, version` : sql`id`;
-  const columns = hasHistory ? sql`id, version, ordinal, updated_at, deleted, body` : sql`id, body`;
+  const columns = hasHistory ? versionColumns : sql`id, body`;
   const versions = hasHistory ? allVersions(collection, moment, options) : lastVersions(collection, moment, options);
   const page = await row<PageRow>(
     db,
@@ -89,6 +89,8 @@ export async function readVersionsAt(
   const { texts, heads, has_more: hasMore, last_id: id, last_version: version } = page!;
   return { texts, heads, last: hasMore === true ? { id: id!, version: version ?? behindAllVersions } : undefined };
 }
+
+const versionColumns = sql`id, version, ordinal, updated_at, deleted, body`;
 
 const idColumn = sql`null as heads, max(id) as last_id, null::int8 as last_version`;
 
@@ -111,14 +113,13 @@ function lastVersions(collection: CollectionRef, { ordinal }: Moment, { after, h
 
 /** The next versions, older and present ones; with a null for the text where they are of a later moment. */
 function allVersions(collection: CollectionRef, { ordinal }: Moment, { after, max }: ScanOptions): Sql {
-  const columns = sql`id, version, ordinal, updated_at, deleted, body`;
   const behind = after ? sql`where (id, version) > (${after.id}, ${after.version})` : empty;
   // The table of the present versions has an index by id alone.
   const behindId = after ? sql`${behind} and id >= ${after.id}` : empty;
   return sql`
     select id, version, ordinal, updated_at, deleted, case when ordinal <= ${ordinal} then body end as body from (
-      (select ${columns} from ${documentsTable(collection)} ${behindId} order by id limit ${max.rows})
+      (select ${versionColumns} from ${documentsTable(collection)} ${behindId} order by id limit ${max.rows})
       union all
-      (select ${columns} from ${historyTable(collection)} ${behind} order by id, version limit ${max.rows})) u
+      (select ${versionColumns} from ${historyTable(collection)} ${behind} order by id, version limit ${max.rows})) u
     order by id, version limit ${max.rows}`;
 }

@@ -9,8 +9,11 @@ const space = 0x20;
 export function withoutLineEnds(text: Buffer): Buffer {
   if (!text.includes(lineFeed) && !text.includes(carriageReturn)) return text;
   const line = Buffer.from(text);
-  for (const end of [lineFeed, carriageReturn]) {
-    for (let index = line.indexOf(end); index >= 0; index = line.indexOf(end, index + 1)) line[index] = space;
-  }
+  for (const end of [lineFeed, carriageReturn]) replaceBytes(line, end, space);
   return line;
+}
+
+/** Puts one byte in the place of each occurrence of another. */
+export function replaceBytes(bytes: Buffer, old: number, replacement: number): void {
+  for (let index = bytes.indexOf(old); index >= 0; index = bytes.indexOf(old, index + 1)) bytes[index] = replacement;
 }

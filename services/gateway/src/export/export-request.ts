@@ -1,7 +1,7 @@
 /** The forms in which documents are exported. */
 export type ExportFormat = 'ndjson' | 'json' | 'csv';
 
-/** What is exported, and how. */
+/** A request for an export, with its defaults filled in. */
 export interface ExportRequest {
   appId: string;
   collection: string;

@@ -95,7 +95,7 @@ async function send(
 ): Promise<void> {
   const first = await firstPage(request, pages);
   const writer = writerFor(request, first);
-  // What the format leaves out of the first page stands in the head.
+  // The head names the fields of the first page that the format leaves out.
   const firstParts: Buffer[] = [];
   for await (const part of writtenParts(writer, first)) firstParts.push(part);
   const encoding = compression.encodingFor(incoming.headers['accept-encoding']);
