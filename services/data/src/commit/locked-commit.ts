@@ -5,6 +5,7 @@ import { pipelinedTransaction } from '@granary/shared/postgres/transaction';
 import type { CollectionRef } from '../catalog/collection';
 import { createMissing, lockedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
+import { companionSteps, findRefusedCompanions } from './companion-changes';
 import { insertCommits } from '../chain/commit-log';
 import { nothingDerived } from './after-plan';
 import { mayBeOfDerived } from './derived-failure';
@@ -144,7 +145,7 @@ export class LockedCommit {
       setVersions(planned, this.rows, byCollection);
     };
     last.push(moveHead(app.number, planned.to), insertCommits(app.number, planned.commits, time));
-    last.push(...keepAnswers(open, outcomes));
+    last.push(...keepAnswers(open, outcomes), ...companionSteps(open, outcomes));
     const changed = [...this.rows.keys()].map(({ number }) => number);
     return { result: { batch: { outcomes, changed }, head }, last, committed };
   }
@@ -171,6 +172,7 @@ export class LockedCommit {
     }
     add(await findKeptAnswers(tx, this.app, open()));
     add(await findClosedWrites(tx, open()));
+    add(await findRefusedCompanions(tx, open()));
     return outcomes;
   }
 

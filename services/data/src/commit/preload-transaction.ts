@@ -7,6 +7,7 @@ import { uniqueIndexes } from '../catalog/index-definition';
 import { cachedCollections } from './batch-collections';
 import type { BulkPreload } from './bulk-preload';
 import type { CommitContext } from './commit-context';
+import { companionSteps } from './companion-changes';
 import { insertCommits } from '../chain/commit-log';
 import { copyDocuments, copyFromDocuments, countNew } from './document-rows';
 import { compareAndSetHead, headToLock, moveHead, toLockedHead, type LockedHead } from './head';
@@ -14,7 +15,7 @@ import { timeoutOf } from './locked-commit';
 import { countBatch } from './metrics';
 import { plan, rowsOf, type BatchPlan, type DocumentRow } from './plan';
 import { keepAnswers } from './repeated-writes';
-import type { BatchResult, PendingWrite } from './write';
+import { isDecidedUnderLock, type BatchResult, type PendingWrite } from './write';
 import type { App } from '../catalog/app';
 import { findAnswer } from '@granary/shared/idempotency/answers';
 
@@ -135,7 +136,7 @@ async function finishPreload(
   }: PreloadRows & { tx: Connection; preload: BulkPreload; changes: readonly Step[] },
 ) {
   const { bulk, ordinal } = preload;
-  const expected = bulk.write.idempotency ? undefined : context.heads.expected(app.number);
+  const expected = isDecidedUnderLock(bulk.write) ? undefined : context.heads.expected(app.number);
   const head = expected ?? (await lockAndReadHead(context, tx, app, bulk));
   const planned = head.ordinal < ordinal ? planAtOrdinal(context, app, preload, head) : undefined;
   if (!planned || head.catalogRevision !== collection.revision) throw new PreloadConflictError();
@@ -147,11 +148,15 @@ async function finishPreload(
     ...changes,
     insertCommits(app.number, planned.commits, time),
     ...keepAnswers([bulk], planned.outcomes),
+    ...companionSteps([bulk], planned.outcomes),
   ];
   return { result: planned, last };
 }
 
-/** Locks and reads the head. Throws PreloadConflictError when the Idempotency-Key of the bulk was used before. */
+/**
+ * Locks and reads the head. Throws PreloadConflictError when the Idempotency-Key of the bulk was used before, or its
+ * companion change cannot be made any more.
+ */
 async function lockAndReadHead(
   context: CommitContext,
   tx: Connection,
@@ -161,7 +166,8 @@ async function lockAndReadHead(
   const answers = await pipeline(tx, [headToLock(app.number)]);
   const locked = toLockedHead(answers.at(-1)!);
   context.heads.observed(app.number, locked);
-  const { idempotency } = write;
+  const { idempotency, companion } = write;
   if (idempotency && (await findAnswer(tx, idempotency)) !== undefined) throw new PreloadConflictError();
+  if ((await companion?.refusal(tx)) !== undefined) throw new PreloadConflictError();
   return locked;
 }

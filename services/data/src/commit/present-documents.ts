@@ -1,7 +1,7 @@
 import type { Step } from '@granary/shared/postgres/pipeline';
 import { pipeline } from '@granary/shared/postgres/pipeline';
 import type { Connection, Pool } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { int8Array, textArray } from '@granary/shared/postgres/wire/binary';
 import type { CollectionRef } from '../catalog/collection';
 import { documentsTable } from '../catalog/table-names';
@@ -94,7 +94,8 @@ const conditional = (reads: readonly DocumentRead[]) => reads.filter(({ conditio
 
 function stepsOf([collection, reads]: [CollectionRef, readonly DocumentRead[]]): Step[] {
   const ids = textArray(reads.map(({ id }) => id));
-  const versions = sql`select id, version, ordinal, deleted, body from ${documentsTable(collection)} where id = any(${ids}::text[])`;
+  const body = bodyColumn(reads);
+  const versions = sql`select id, version, ordinal, deleted, ${body} as body from ${documentsTable(collection)} where id = any(${ids}::text[])`;
   const cipher = cipherOf(collection);
   // A condition that an encrypted field does not support matches nothing here. Its change is refused when it is
   // prepared.
@@ -103,6 +104,13 @@ function stepsOf([collection, reads]: [CollectionRef, readonly DocumentRead[]]):
     versions,
     ...conditional(reads).map(({ id, condition }) => matchingDocument(collection, id, stored(condition!))),
   ];
+}
+
+/** The texts of the documents that are read for their texts. */
+function bodyColumn(reads: readonly DocumentRead[]): Sql {
+  if (!reads.some(({ omitsBody }) => omitsBody)) return sql`body`;
+  const shownIds = textArray(reads.filter(({ omitsBody }) => !omitsBody).map(({ id }) => id));
+  return sql`case when id = any(${shownIds}::text[]) then body else '' end`;
 }
 
 /** Reads what a batch depends on, from the cached collections, without a lock. */

@@ -72,6 +72,17 @@ test('a second use of an Idempotency-Key waits for the next batch', () => {
   expect(batches(queue)).toEqual([['a', 'c'], ['b'], ['d']]);
 });
 
+test('of two writes whose companion changes are of one subject the second waits for the next batch', () => {
+  const queue = new WriteQueue();
+  const of = (ticketId: string, subject: string): PendingWrite => {
+    const { write, ...others } = pending(ticketId, small);
+    const companion = { subject, refusal: () => Promise.resolve(undefined), steps: () => [] };
+    return { ...others, write: { ...write, companion } };
+  };
+  for (const one of [of('a1', 'a'), of('b1', 'b'), of('a2', 'a'), pending('c', small), of('a3', 'a')]) queue.add(one);
+  expect(batches(queue)).toEqual([['a1', 'b1', 'c'], ['a2'], ['a3']]);
+});
+
 test('a full queue refuses writes until there is room', () => {
   const queue = new WriteQueue();
   for (let at = 0; at < 5_000; at++) queue.add(pending(`t${at}`, 10));

@@ -54,19 +54,22 @@ export class WriteQueue {
   /**
    * Takes the small writes of the next batch, none when all of them are blocked. A second use of an Idempotency-Key
    * waits for the batch after the first, so that it finds the answer kept by it; so does a write that depends on the
-   * present version of a document which the batch changes.
+   * present version of a document which the batch changes, and one whose companion change is of the same subject.
    */
   takeSmall(isBlocked: (write: Write) => boolean): PendingWrite[] {
     const batch: PendingWrite[] = [];
     const left: PendingWrite[] = [];
     const keys: IdempotencyKey[] = [];
+    const subjects = new Set<string>();
     const changes = new ChangedDocuments(batch);
     let bytes = 0;
     let isClosed = false;
     this.hasBlocked = false;
     for (const pending of this.small) {
-      const { bytes: size, idempotency } = pending.write;
-      const isRepeated = idempotency !== undefined && keys.some((key) => sameKey(key, idempotency));
+      const { bytes: size, idempotency, companion } = pending.write;
+      const isRepeated =
+        (idempotency !== undefined && keys.some((key) => sameKey(key, idempotency))) ||
+        (companion !== undefined && subjects.has(companion.subject));
       const isDependent = !isClosed && changes.mayAffect(pending.write);
       isClosed ||= batch.length >= batchWritesMax || (batch.length > 0 && bytes + size > batchBytesMax);
       const blocked = isBlocked(pending.write);
@@ -78,6 +81,7 @@ export class WriteQueue {
       batch.push(pending);
       bytes += size;
       if (idempotency) keys.push(idempotency);
+      if (companion) subjects.add(companion.subject);
     }
     this.small = left;
     this.bytes -= bytes;

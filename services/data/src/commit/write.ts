@@ -5,6 +5,8 @@ import type { PreparedDocument } from '../documents/parser';
 import type { Commit } from '../chain/commit-log';
 import type { Head, Link } from '../chain/hash-chain';
 import type { IdempotencyKey } from '@granary/shared/idempotency/key';
+import type { Step } from '@granary/shared/postgres/pipeline';
+import type { Connection } from '@granary/shared/postgres/pool';
 import type { Condition } from '../query/language/condition';
 
 /** A larger write is a bulk: its body is parsed in time slices, and it is a batch of its own. */
@@ -43,6 +45,8 @@ export interface DocumentRead {
   id: string;
   /** The condition on the present version whose result is `PresentDocument.matches`. */
   condition: Condition | undefined;
+  /** Whether the text of the document is not needed, and left empty. */
+  omitsBody?: true;
 }
 
 /** The latest version of a document, under the lock of the head. */
@@ -105,6 +109,8 @@ export interface Write {
   readonly assumed?: PresentDocuments | undefined;
   /** Whether its links, as they were planned last, leave out what was refused: that is decided under the lock only. */
   readonly isPartial?: boolean;
+  /** What its transaction changes besides documents and the log, such as the offset of an import. */
+  readonly companion?: CompanionChange;
   /** Whether its caller needs the versions of its documents. */
   readonly needsVersions?: boolean;
   /** The ids of its documents; undefined while they are not known. */
@@ -123,6 +129,16 @@ export interface Write {
   pathOf?(collection: string, place: number): string;
   /** Returns the note to keep under its Idempotency-Key beside its ticket, once the write has been planned. */
   keptNote?(): string | undefined;
+}
+
+/** A change of other rows that is committed with a write, or not at all. */
+export interface CompanionChange {
+  /** The rows that it changes: no two writes of a batch may change the same, for each is checked on what is there. */
+  subject: string;
+  /** Why the write must not be committed any more, undefined where it may. Called under the lock of the head. */
+  refusal(tx: Connection): Promise<ServiceError | undefined>;
+  /** The statements of the change, to be sent with COMMIT, once the write has been planned. */
+  steps(committed: Committed): readonly Step[];
 }
 
 /** A commit as its caller gets it: of an upload's two links this is the first, its document is the second. */
@@ -152,9 +168,13 @@ export interface BatchResult {
   changed: readonly bigint[];
 }
 
-/** Whether a write may have an outcome already, which only the lock of the head makes definite. */
-export const isDecidedUnderLock = ({ idempotency, isHeld }: Pick<Write, 'idempotency' | 'isHeld'>): boolean =>
-  idempotency !== undefined || isHeld === true;
+/** Whether only the lock of the head makes definite that a write has no outcome yet, and may be committed. */
+export const isDecidedUnderLock = ({
+  idempotency,
+  isHeld,
+  companion,
+}: Pick<Write, 'idempotency' | 'isHeld' | 'companion'>): boolean =>
+  idempotency !== undefined || isHeld === true || companion !== undefined;
 
 /** Whether two writes have a document in common, or may have. */
 export function conflicts(one: Write, other: Write): boolean {
