@@ -68,6 +68,8 @@ export const rooms = {
     'skills',
     'openapi',
     'writes',
+    'imports/records',
+    'imports',
   ],
   gateway: [
     'errors',
@@ -79,6 +81,7 @@ export const rooms = {
     'spending',
     'feed',
     'export',
+    'imports',
     'pipeline',
     'openapi',
     'docs',

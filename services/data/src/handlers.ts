@@ -37,7 +37,6 @@ import { getOperationPrices } from './collections/operation-prices';
 import { getWritePrices } from './collections/write-prices';
 import { rotateDataKey } from './collections/rotate-key';
 import { createRelation } from './collections/relations';
-import { getJob } from './jobs/queue';
 import { createQuery, deleteQuery, getQuery, listQueries, type QueryLookup } from './queries/saved-queries';
 import { getOpenapi } from './openapi/openapi';
 import { deleteDataset, getDataset, listDatasets, putDataset, type DatasetContext } from './datasets/datasets';
@@ -49,6 +48,9 @@ import { createView, deleteView, getView, listViews, refreshView } from './views
 import type { EncryptionSettings } from './collections/encryption';
 import type { QueriesNeeding } from './collections/index-needs';
 import { exportPage } from './export/export-page';
+import { importPart } from './imports/import-part';
+import { getTask } from './imports/import-task';
+import { createImport, deleteImport, getImport, listImportErrors, listImports } from './imports/imports';
 import { createFeedToken, openFeedToken } from './feed/feed-tokens';
 import { readChanges, type FeedContext } from './feed/read-changes';
 import { runQuery } from './reads/run-query';
@@ -169,6 +171,12 @@ function storedHandlers({ plainly, changingCatalog, needingSpace, writing, asJso
     openFeedToken: plainly(openFeedToken),
     findValidKeys: plainly(findValidKeys),
     exportPage: plainly(exportPage),
+    createImport: needingSpace(plainly(createImport)),
+    getImport: plainly(getImport),
+    listImports: plainly(listImports),
+    importPart: needingSpace(writing(importPart)),
+    listImportErrors: plainly(listImportErrors),
+    deleteImport: plainly(deleteImport),
     commitProof: asJson(commitProof),
     getCommit: plainly(getCommit),
     closeWrite: plainly(closeWrite),
@@ -216,6 +224,6 @@ function derivedHandlers({ plainly, changingCatalog, needingSpace, asJson }: Way
 
     getOpenapi: asJson(getOpenapi),
 
-    getJob: plainly(getJob),
+    getJob: plainly(getTask),
   };
 }

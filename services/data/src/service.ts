@@ -28,6 +28,7 @@ import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
 import { ChannelSets } from './feed/channel-set';
 import { HeadSignals } from './feed/head-signals';
+import { forgetImports } from './imports/remove-imports';
 import { dataHandlers } from './handlers';
 import { CatalogCache, readerCache } from './catalog/cache';
 import { JobWorker } from './jobs/worker';
@@ -229,8 +230,8 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
 const measureEveryMs = 3_600_000;
 
 /**
- * Deletes what is past its retention, old signatures, what is known of held writes and tables that were left behind,
- * and measures the indexes.
+ * Deletes what is past its retention, old signatures and imports, what is known of held writes and tables that were
+ * left behind, and measures the indexes.
  */
 function startMaintenance(
   config: DataConfig,
@@ -247,6 +248,7 @@ function startMaintenance(
     run: async (stopping) => {
       await forgetSignatures(pool, stopping);
       await forgetHeldWrites(pool, stopping);
+      await forgetImports(pool, stopping);
       await purgeExpired(context, stopping);
       if (performance.now() - measuredAtMs >= measureEveryMs) {
         measuredAtMs = performance.now();

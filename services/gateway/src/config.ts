@@ -115,6 +115,17 @@ export const exportSettings = {
   EXPORTS_PER_APP: whole(1, 10_000).default(2).describe('Of one app.'),
 };
 
+/** The limits of imports. */
+export const importSettings = {
+  IMPORTS: whole(1, 10_000)
+    .default(8)
+    .describe('Concurrent [imports](../import-export.md), each with some 6 MiB of memory; as many again may queue.'),
+  IMPORTS_PER_APP: whole(1, 10_000).default(4).describe('Of one app.'),
+  IMPORT_MAX_BYTES: whole(1, Number.MAX_SAFE_INTEGER)
+    .default(10 * 1024 ** 3)
+    .describe('Size limit of a file that is imported, in bytes, decompressed.'),
+};
+
 /** The environment of the gateway. An address may be absent only for a service of the same process. */
 export const gatewayConfig = z.object({
   HOST: z.string().min(1).default('127.0.0.1').describe('The address on which it listens.'),
@@ -185,6 +196,7 @@ export const gatewayConfig = z.object({
     .describe('The period over which the rate of a download is averaged.'),
   ...feedSettings,
   ...exportSettings,
+  ...importSettings,
   REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000).describe('Deadline of a request, transfers of blobs apart.'),
   PAYMENT_TIMEOUT_MS: whole(1_000, 600_000)
     .default(60_000)

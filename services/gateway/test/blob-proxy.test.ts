@@ -86,6 +86,8 @@ async function startFront(addresses: string[]) {
     DOWNLOAD_GRACE_MS: 1_000,
     EXPORTS: 8,
     EXPORTS_PER_APP: 2,
+    IMPORTS: 2,
+    IMPORTS_PER_APP: 2,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
   const log = createLogger('test', 'silent');

@@ -25,6 +25,8 @@ const settings = {
   TRANSFER_MIN_BYTES_PER_SECOND: 1_024,
   EXPORTS: 3,
   EXPORTS_PER_APP: 2,
+  IMPORTS: 2,
+  IMPORTS_PER_APP: 2,
 };
 
 const wanted: ExportRequest = {

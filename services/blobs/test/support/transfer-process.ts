@@ -67,6 +67,8 @@ function startHop(config: BlobsConfig, address: string): void {
     DOWNLOAD_GRACE_MS: 1_000,
     EXPORTS: 8,
     EXPORTS_PER_APP: 2,
+    IMPORTS: 2,
+    IMPORTS_PER_APP: 2,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
   const proxy = new BlobProxy({ address, credentials, idleTimeoutMs: limitMs(10_000), log });

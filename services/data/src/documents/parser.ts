@@ -204,11 +204,11 @@ export interface DocumentSource {
 }
 
 /**
- * Prepares the text of one document that has its id from elsewhere: its own must be the same, or missing. Throws
+ * Prepares the text of one document. Where it has its id from elsewhere, its own must be the same, or missing. Throws
  * VALIDATION_FAILED, MALFORMED_JSON, SCHEMA_VIOLATION, DOCUMENT_TOO_LARGE.
  */
 export function prepareDocumentOf(
-  id: string,
+  id: string | undefined,
   bytes: Buffer,
   rules: DocumentRules,
   { path = '', keys, patch }: DocumentSource = {},
@@ -219,8 +219,9 @@ export function prepareDocumentOf(
     // The stored values of encrypted fields are longer than the fields, so their documents are measured afterwards.
     const document = readDocument(reader, rules.watch, rules.encrypted.length === 0 ? {} : { sizeMaxBytes: Infinity });
     reader.end();
-    if (!isDocumentId(id)) throw invalid('The id is not valid', { [joinPath(path, 'id')]: [idRule] });
-    if (document.id !== null && document.id !== id) {
+    if (id === undefined) requireAddressable(document, path);
+    else if (!isDocumentId(id)) throw invalid('The id is not valid', { [joinPath(path, 'id')]: [idRule] });
+    else if (document.id !== null && document.id !== id) {
       throw invalid('The id of a document cannot change', {
         [joinPath(path, 'id')]: ['is another than that of the document'],
       });

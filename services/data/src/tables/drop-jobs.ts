@@ -72,6 +72,7 @@ export async function dropAppJob(
     'query',
     'view',
     'dataset',
+    'import',
   ] as const) {
     await execute(pool, sql`delete from ${named(table)} where app_number = ${number}`);
   }

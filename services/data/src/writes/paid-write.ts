@@ -1,15 +1,13 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { WritePrices } from '@granary/shared/gen/granary/data/v1/WritePrices';
-import { row, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import type { Queryable } from '@granary/shared/postgres/pool';
 import type { CollectionRef } from '../catalog/collection';
-import { uniqueIndexes } from '../catalog/index-definition';
 import { PAYMENT_REQUIRED } from '../catalog/read-price';
-import { documentsTable, uniqueColumn } from '../catalog/table-names';
 import { UniqueViolationError } from '../commit/unique-violation';
 import type { Write } from '../commit/write';
 import { pricesOfWrite, type PricedBody } from '../collections/write-prices';
 import type { PreparedDocument } from '../documents/parser';
+import { takenValues } from './taken-values';
 
 /** The refusal of a write whose documents could be written, but for its price and for values that are taken. */
 class UnpaidWriteError extends ServiceError {
@@ -58,19 +56,7 @@ export async function pricesOrRefusal(
 async function refusalOf(db: Queryable, write: Write, error: unknown): Promise<unknown> {
   if (!(error instanceof UnpaidWriteError)) return error;
   const { collection, documents } = error;
-  const ids = new Set(documents.map(({ id }) => id));
-  for (const [position, index] of uniqueIndexes(collection.indexes).entries()) {
-    const values = documents.map(({ uniques }) => uniques?.[position] ?? null);
-    const column = uniqueColumn(index);
-    const taken = await row<{ value: string }>(
-      db,
-      sql`select ${column} as value from ${documentsTable(collection)}
-          where ${column} = any(${values.filter((value) => value !== null)}::text[]) and id <> all(${[...ids]}::text[]) limit 1`,
-    );
-    const place = values.findIndex(
-      (value, i) => value !== null && (value === taken?.value || values.indexOf(value) < i),
-    );
-    if (place >= 0) return new UniqueViolationError(collection.name, index.fields, place, error).toServiceError(write);
-  }
-  return error;
+  const [taken] = await takenValues(db, collection, documents);
+  if (!taken) return error;
+  return new UniqueViolationError(collection.name, taken.index.fields, taken.place, error).toServiceError(write);
 }

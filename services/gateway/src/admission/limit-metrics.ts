@@ -6,7 +6,7 @@ import type { RequestMemory } from './client-budget';
 import type { Transfers } from './transfers';
 
 export interface Limits {
-  /** The slots of all requests except transfers of blobs and exports. */
+  /** The slots of all requests except transfers of blobs, exports and imports. */
   slots: Semaphore;
   transfers: Transfers;
   memory: RequestMemory;
@@ -60,6 +60,7 @@ export function exportLimitMetrics({ slots, transfers, memory: { budget }, bodie
         ['uploads', transfers.uploadPlaces.counts()],
         ['downloads', transfers.downloadPlaces.counts()],
         ['exports', transfers.exportPlaces.counts()],
+        ['imports', transfers.importPlaces.counts()],
       ] as const;
       const [bodyCounts, answerCounts] = [bodies.counts(), answers.counts()];
       return {
@@ -91,4 +92,6 @@ const slowTransfers = (transfers: Transfers) =>
     [['download', 'evicted'], transfers.downloadPlaces.counts().evicted],
     [['export', 'too_slow'], transfers.counts().slowExports],
     [['export', 'evicted'], transfers.exportPlaces.counts().evicted],
+    [['import', 'too_slow'], transfers.counts().slowImports],
+    [['import', 'evicted'], transfers.importPlaces.counts().evicted],
   ] as const;

@@ -16,6 +16,8 @@ test('an upload that is committed keeps its slot, one whose body does not come g
       DOWNLOAD_GRACE_MS: 60_000,
       EXPORTS: 8,
       EXPORTS_PER_APP: 2,
+      IMPORTS: 2,
+      IMPORTS_PER_APP: 2,
       TRANSFER_MIN_BYTES_PER_SECOND: 1,
     });
     const cancelled: string[] = [];

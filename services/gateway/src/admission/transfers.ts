@@ -17,21 +17,25 @@ export interface TransferSettings {
   TRANSFER_MIN_BYTES_PER_SECOND: number;
   EXPORTS: number;
   EXPORTS_PER_APP: number;
+  IMPORTS: number;
+  IMPORTS_PER_APP: number;
 }
 
 /** An upload is stalled after this long without bytes. */
 const stalledAfterMs = 500;
 
-/** Uploads and downloads of blobs, and exports, under way: how many there may be, and how slow their clients. */
+/** Uploads and downloads of blobs, exports and imports under way: how many there may be, and how slow their clients. */
 export class Transfers {
   readonly uploadPlaces: TransferSlots;
   readonly downloadPlaces: TransferSlots;
   readonly exportPlaces: TransferSlots;
+  readonly importPlaces: TransferSlots;
   private readonly uploadRate: MinimumRateMonitor;
   private readonly downloadRate: MinimumRateMonitor;
   private slowUploads = 0;
   private slowDownloads = 0;
   private slowExports = 0;
+  private slowImports = 0;
 
   constructor(private readonly settings: TransferSettings) {
     const total = settings.STREAM_CONCURRENCY;
@@ -44,14 +48,12 @@ export class Transfers {
     };
     this.uploadPlaces = new TransferSlots(limits);
     this.downloadPlaces = new TransferSlots(limits);
-    const { EXPORTS, EXPORTS_PER_APP, QUEUE_TIMEOUT_MS } = settings;
-    this.exportPlaces = new TransferSlots({
-      total: EXPORTS,
-      perApp: EXPORTS_PER_APP,
-      // The apps of one backend have one address.
-      perAddress: EXPORTS,
-      queueTimeoutMs: QUEUE_TIMEOUT_MS,
-    });
+    const { EXPORTS, EXPORTS_PER_APP, IMPORTS, IMPORTS_PER_APP, QUEUE_TIMEOUT_MS } = settings;
+    // The apps of one backend have one address.
+    const places = (count: number, perApp: number) =>
+      new TransferSlots({ total: count, perApp, perAddress: count, queueTimeoutMs: QUEUE_TIMEOUT_MS });
+    this.exportPlaces = places(EXPORTS, EXPORTS_PER_APP);
+    this.importPlaces = places(IMPORTS, IMPORTS_PER_APP);
     const rate = (windowMs: number) =>
       new MinimumRateMonitor({
         graceMs: windowMs,
@@ -80,8 +82,15 @@ export class Transfers {
     return within(download, this.exportPlaces, keys, work);
   }
 
-  counts(): { slowUploads: number; slowDownloads: number; slowExports: number } {
-    return { slowUploads: this.slowUploads, slowDownloads: this.slowDownloads, slowExports: this.slowExports };
+  /** Does the work of an import once there is a place for it. Rejects with OVERLOADED where there is none. */
+  import<T>(keys: ClientKeys, work: (transfer: Upload) => Promise<T>): Promise<T> {
+    const upload = new Upload(undefined, this.uploadRate, () => (this.slowImports += 1));
+    return within(upload, this.importPlaces, keys, work);
+  }
+
+  counts(): Record<'slowUploads' | 'slowDownloads' | 'slowExports' | 'slowImports', number> {
+    const { slowUploads, slowDownloads, slowExports, slowImports } = this;
+    return { slowUploads, slowDownloads, slowExports, slowImports };
   }
 }
 
@@ -136,18 +145,20 @@ abstract class Transfer implements PumpObserver {
 
 /** Its clock runs while the client is to send: not while the store takes nothing, and not after the last byte. */
 export class Upload extends Transfer {
-  private readonly deadline: Deadline;
+  private readonly deadline: Deadline | undefined;
   private clock: MonitoredTransfer | undefined;
   private isComplete = false;
   private movedAtMs = performance.now();
 
+  /** Without `timeoutMs` it may take as long as its rate is no lower than the least. */
   constructor(
-    timeoutMs: number,
+    timeoutMs: number | undefined,
     private readonly rate: MinimumRateMonitor,
     private readonly onTooSlow: () => void,
   ) {
     super();
-    this.deadline = startDeadline(timeoutMs, () => this.cutOff('The upload took too long'));
+    if (timeoutMs !== undefined)
+      this.deadline = startDeadline(timeoutMs, () => this.cutOff('The upload took too long'));
   }
 
   /** The body is wanted from now on. */
@@ -196,7 +207,7 @@ export class Upload extends Transfer {
   ended(): void {
     this.isComplete = true;
     this.clock?.stop();
-    cancelDeadline(this.deadline);
+    if (this.deadline) cancelDeadline(this.deadline);
     this.place?.pin();
   }
 

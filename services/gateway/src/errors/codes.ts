@@ -14,6 +14,11 @@ export const codes = {
     meaning: 'A field, parameter or header is missing or invalid; `details` maps each one to a list of messages.',
   },
   MALFORMED_JSON: { status: 400, meaning: 'The body is empty, or is not JSON in UTF-8.' },
+  MALFORMED_CSV: {
+    status: 400,
+    meaning:
+      'A line of a table that is imported is not CSV in UTF-8, or has more or fewer cells than there are columns.',
+  },
   MALFORMED_URL: { status: 400, meaning: 'The URL holds a malformed percent-encoding.' },
   MALFORMED_REQUEST: { status: 400, meaning: 'The bytes on the connection are not an HTTP/1.1 request.' },
   REPEATED_PARAMETER: { status: 400, meaning: 'A query parameter is given more than once.' },
@@ -64,6 +69,7 @@ export const codes = {
   BLOB_NOT_FOUND: { status: 404, meaning: 'No such blob.' },
   KEY_NOT_FOUND: { status: 404, meaning: 'No such key.' },
   TASK_NOT_FOUND: { status: 404, meaning: 'No such task: the ticket is unknown or malformed.' },
+  IMPORT_NOT_FOUND: { status: 404, meaning: 'No such import, or it has expired or was deleted.' },
   GRANT_NOT_FOUND: { status: 404, meaning: 'The wallet has no such grant.' },
   COMMIT_NOT_FOUND: { status: 404, meaning: 'No such commit.' },
   ADDRESS_NOT_FOUND: { status: 404, meaning: 'The wallet address in the path is not one.' },
@@ -78,6 +84,16 @@ export const codes = {
   SIGNATURE_USED: {
     status: 409,
     meaning: 'The signature of the wallet has changed something already: sign the request again, with the time of now.',
+  },
+  IMPORT_OFFSET_MISMATCH: {
+    status: 409,
+    meaning:
+      'The part of a file does not begin where the import is, or is not of the file that it began with; `details.offset` ' +
+      'is where to go on.',
+  },
+  IMPORT_ENDED: {
+    status: 409,
+    meaning: 'The import has ended: `details.status` says whether it is completed or failed.',
   },
   REQUEST_IN_PROGRESS: { status: 409, meaning: 'A request with the same `Idempotency-Key` is still running.' },
   GRANT_MISSING: {
@@ -166,11 +182,16 @@ export const codes = {
     meaning: 'A document violates the schema of its collection; `details` maps paths like `data[3].city` to messages.',
   },
   IDEMPOTENCY_KEY_REUSED: { status: 422, meaning: 'The `Idempotency-Key` was used with other content.' },
+  TOO_MANY_ERRORS: {
+    status: 422,
+    meaning: 'More than 10,000 records of a file that is imported failed; those before the last one are stored.',
+  },
   TOO_MANY_REQUESTS: {
     status: 429,
     meaning: 'Too many requests of this app are waiting, or it used too many idempotency keys; see `Retry-After`.',
   },
   TOO_MANY_JOBS: { status: 429, meaning: 'Too many view refreshes and index builds of this app are waiting.' },
+  TOO_MANY_IMPORTS: { status: 429, meaning: '100 imports of the app have not ended: end or delete some.' },
   TOO_MANY_STREAMS: {
     status: 429,
     meaning: 'Too many feeds of an app, a key or an address are open; `details.limit` names the limit.',

@@ -40,8 +40,9 @@ export function createHttpServer(app: Express, config: GatewayConfig): Server {
       maxHeaderSize: headerBytesMax,
       headersTimeout: Math.min(config.HEAD_TIMEOUT_MS, config.UPLOAD_TIMEOUT_MS),
       connectionsCheckingInterval: connectionsCheckEveryMs,
-      // A fallback: the timeouts of bodies and uploads are shorter, and answer with an error.
-      requestTimeout: config.UPLOAD_TIMEOUT_MS + 60_000,
+      // Bodies and uploads have timeouts of their own, which answer with an error; imports may take as long as they
+      // move.
+      requestTimeout: 0,
       keepAliveTimeout: config.KEEP_ALIVE_TIMEOUT_MS,
       requireHostHeader: false,
     },

@@ -80,6 +80,13 @@ export const pathParameters = {
     reason: 'TASK_NOT_FOUND',
     noun: 'task',
   },
+  import_id: {
+    pattern: token,
+    example: 'IMPORT_ID',
+    description: 'Id of the import, which is the ticket of its task too',
+    reason: 'IMPORT_NOT_FOUND',
+    noun: 'import',
+  },
   document_id: {
     pattern: /^[^\0]{1,512}$/,
     published: '^[^\\u0000]{1,512}$',

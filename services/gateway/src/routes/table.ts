@@ -14,6 +14,7 @@ import { exportRoutes } from './exports';
 import { faucetRoutes } from './faucet';
 import { healthRoutes } from './health';
 import { indexRoutes } from './indexes';
+import { importRoutes } from './imports';
 import { indexOfCollectionRoutes } from './indexes-of-collection';
 import { keyRoutes } from './keys';
 import { plannedRoutes } from './not-implemented';
@@ -58,6 +59,7 @@ export const routes: readonly Route[] = [
   ...commitRoutes,
   ...changeRoutes,
   ...exportRoutes,
+  ...importRoutes,
   ...keyRoutes,
   ...walletRoutes,
   ...payoutRoutes,
