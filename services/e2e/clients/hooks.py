@@ -179,6 +179,19 @@ def valid_export(case, _body):
     case.query = {name: value for name, value in (case.query or {}).items() if name in kept}
 
 
+def valid_file(case, _body):
+    """Columns are for CSV, and a file is one of documents that can be stored."""
+    kept = {"mode", "on_error", "dry_run"}
+    case.query = {name: value for name, value in (case.query or {}).items() if name in kept}
+    case.body = b'{"id":"first"}\n'
+
+
+def valid_import(_case, body):
+    """Columns are for CSV, and each has a name of its own."""
+    for name in ("columns", "types", "empty", "separator"):
+        body.pop(name, None)
+
+
 def valid_subscriptions(case, body):
     body["subscriptions"] = [{"as": "all", "collection": "notes"}]
     body.pop("since", None)
@@ -198,6 +211,8 @@ sanitizers = {
     "readChanges": valid_feed,
     "readSubscribedChanges": valid_subscriptions,
     "exportCollection": valid_export,
+    "importFile": valid_file,
+    "createImport": valid_import,
     "createFeedToken": valid_subscriptions,
     "store": storable_data,
     "batch": valid_batch,

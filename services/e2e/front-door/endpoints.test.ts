@@ -219,6 +219,8 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       validateDocuments: [{ data: [{}] }],
       store: [{ root: `${app.appId}::films`, data: [{ id: 'b' }] }],
       list: [{ root: `${app.appId}::films` }],
+      importFile: ['{}', { 'content-type': 'application/x-ndjson' }],
+      createImport: [{ collection: 'films' }],
       uploadBlob: ['bytes', { 'content-type': 'image/png' }],
       createKey: [{ name: 'new', permissions: ['Read'] }],
       regenerateKey: [{ name: 'k', permissions: ['Read'] }],
@@ -243,7 +245,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       });
       if (answer.status >= 400) continue;
       expect(Object.keys(route.responses)).toContain(String(answer.status));
-      for (const ticket of ['ticket_id', 'blob_id', 'key_id'] as const) {
+      for (const ticket of ['ticket_id', 'blob_id', 'key_id', 'import_id'] as const) {
         if (typeof answer.body[ticket] === 'string') names[ticket] = answer.body[ticket];
       }
       if (route.id === 'createView') await app.ended(answer.body['ticket_id'] as string);

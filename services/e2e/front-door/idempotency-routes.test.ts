@@ -23,8 +23,11 @@ const reading = [
   'verifyPayment',
   'settlePayment',
 ];
+/** Safe to repeat by itself: a part of a file is stored only where the import is at its offset. */
+const positioned = ['sendImport'];
 const changing = routes.filter(
-  ({ id, method, undocumented }) => method !== 'GET' && undocumented !== 'planned' && !reading.includes(id),
+  ({ id, method, undocumented }) =>
+    method !== 'GET' && undocumented !== 'planned' && ![...reading, ...positioned].includes(id),
 );
 
 test('every route that changes something takes an Idempotency-Key, and has a request in this suite', () => {

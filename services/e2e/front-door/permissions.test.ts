@@ -12,6 +12,8 @@ const allPermissions: Permission[] = ['Read', 'Write', 'Admin', 'Pay'];
 
 /** What contract §3 says of a route that is for a key, told from nothing but its method and path. */
 function documentedPermission({ method, path }: Pick<Route, 'method' | 'path'>): Permission {
+  // Who sends a file has to see how far it is.
+  if (/\/imports(\/|$)/.test(path)) return 'Write';
   if (method === 'GET') return /\/keys$/.test(path) ? 'Admin' : 'Read';
   if (method === 'PATCH' && path === '/applications/{app_id}') return 'Admin';
   if (/^\/list$|^\/query\/sql$|\/(validate|explain|feed-tokens|payout\/info|payout\/history)$/.test(path))
@@ -62,6 +64,7 @@ const samples: Record<string, string> = {
   query_name: 'none',
   index_name: 'none',
   blob_id: 'none',
+  import_id: 'none',
   key_id: 'none',
   ticket_id: 'c1-AAAAAAAAAAAAAAAAAAAA',
   document_id: 'none',

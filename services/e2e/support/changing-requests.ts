@@ -183,6 +183,17 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
     headers: { 'content-type': 'text/plain' },
     other: { body: 'other bytes' },
   }),
+  importFile: (app) => ({
+    path: pathOf(app, 'collections/docs/import'),
+    body: JSON.stringify({ id: newName() }),
+    headers: { 'content-type': 'application/x-ndjson' },
+    other: { body: JSON.stringify({ id: newName() }) },
+  }),
+  createImport: withBody('imports', () => ({ collection: 'docs', format: 'json' }), { format: 'csv' }),
+  deleteImport: bare(async (app) => {
+    const begun = await succeed(app, 'POST', 'imports', { collection: 'docs' });
+    return `imports/${String(begun['import_id'])}`;
+  }),
   deleteBlob: bare(async (app) => `blobs/${await newBlob(app)}`),
   createCollection: withBody('collections', () => ({ name: newName() }), { namespace: 'other' }),
   updateCollection: withBody(

@@ -234,6 +234,7 @@ export const rows: Record<string, Row> = {
   WAITING_BODIES: limitOf('granary_waiting_bodies_limit', '321'),
   STREAM_CONCURRENCY: limitOf('granary_admission_limit{class="uploads"}', '111'),
   EXPORTS: limitOf('granary_admission_limit{class="exports"}', '7'),
+  IMPORTS: limitOf('granary_admission_limit{class="imports"}', '9'),
   KEEP_ALIVE_TIMEOUT_MS: {
     value: '7000',
     effect: async (granary) => expect(await headerOf(granary, 'keep-alive')).toBe('timeout=7'),
@@ -299,6 +300,15 @@ export const rows: Record<string, Row> = {
   STREAM_CLIENT_PERCENT: { value: '51' },
   TRANSFER_MIN_BYTES_PER_SECOND: { value: '1025' },
   EXPORTS_PER_APP: { value: '3' },
+  IMPORTS_PER_APP: { value: '3' },
+  IMPORT_MAX_BYTES: {
+    value: '1000000',
+    effect: async ({ url, app }) => {
+      const path = `/api/apps/${app.appId}/collections/docs/import`;
+      const sent = { key: app.key, body: 'x'.repeat(1_000_001) };
+      expect(await send(url, 'POST', path, sent)).toMatchObject({ status: 413 });
+    },
+  },
   FEED_STREAMS: limitOf('granary_feed_streams_limit', '4095'),
   FEED_STREAMS_PER_APP: { value: '1023' },
   FEED_STREAMS_PER_KEY: { value: '255' },

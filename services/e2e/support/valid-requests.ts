@@ -108,6 +108,14 @@ export const validRequests: Readonly<Record<string, readonly MakeValidRequest[]>
     url({ format: 'csv', at: '1', find: '{"n":1}', select: 'id', deleted: 'include', columns: 'id', formulas: 'keep' }),
     url({ history: 'true', after: 'd1', after_version: '1' }),
   ],
+  importFile: [
+    url({ format: 'csv', mode: 'skip', on_error: 'continue', dry_run: 'true', columns: 'id', types: 'id:string' }),
+    url({ format: 'csv', empty: 'null', separator: 'tab' }),
+  ],
+  createImport: [
+    body({ collection: 'docs', format: 'csv', mode: 'skip', on_error: 'continue', dry_run: true, columns: ['id'] }),
+    body({ collection: 'docs', format: 'csv', types: { id: 'string' }, empty: 'null', separator: ';', size_bytes: 1 }),
+  ],
   createFeedToken: [body({ ttl_seconds: 60, ...subscribed })],
   deleteDocument: [() => ({ path: { document_id: 'd2' }, query: { erase: 'false' } })],
   batch: [
