@@ -31,7 +31,7 @@ export interface FileRequest {
  * says what is to be done with the body. Throws what FileSender throws, OVERLOADED, UNSUPPORTED_MEDIA_TYPE,
  * UNAUTHENTICATED where the key is revoked meanwhile.
  */
-export function receiveFile(
+export async function receiveFile(
   { clients, transfers, keyWatch }: ImportParts,
   { incoming, call, keys, keyId }: FileRequest,
   open: () => Promise<Omit<SentFile, 'body'>>,
