@@ -175,7 +175,7 @@ function storedHandlers({ plainly, changingCatalog, needingSpace, writing, asJso
     getImport: plainly(getImport),
     listImports: plainly(listImports),
     importPart: needingSpace(writing(importPart)),
-    listImportErrors: plainly(listImportErrors),
+    listImportErrors: asJson(listImportErrors),
     deleteImport: plainly(deleteImport),
     commitProof: asJson(commitProof),
     getCommit: plainly(getCommit),

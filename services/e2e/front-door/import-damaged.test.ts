@@ -87,11 +87,8 @@ async function tryFile(random: Random, format: Format, bytes: Buffer): Promise<v
   const details = (body['details'] ?? {}) as { import_id?: string; line?: number; offset?: number };
   const id = status === 200 ? body['import_id'] : details.import_id;
   expect([200, 400]).toContain(status);
-  const { text } = await app.call('GET', `/api/apps/${app.appId}/imports/${String(id)}/errors`);
-  const errors = text
-    .split('\n')
-    .slice(0, -1)
-    .map((line) => JSON.parse(line) as RecordError);
+  const errorsPath = `/api/apps/${app.appId}/imports/${String(id)}/errors`;
+  const { errors } = (await app.call<{ errors: RecordError[] }>('GET', errorsPath)).body;
   for (const { line, offset } of errors) expect(line).toBe(1 + linesBefore(bytes, offset));
   if (status !== 200) {
     expect(details.line).toBe(1 + linesBefore(bytes, details.offset!));

@@ -4,7 +4,6 @@ import type { CreateImportRequest } from '@granary/shared/gen/granary/data/v1/Cr
 import type { DeleteImportRequest } from '@granary/shared/gen/granary/data/v1/DeleteImportRequest';
 import type { DeleteImportResponse } from '@granary/shared/gen/granary/data/v1/DeleteImportResponse';
 import type { Import } from '@granary/shared/gen/granary/data/v1/Import';
-import type { ImportErrors } from '@granary/shared/gen/granary/data/v1/ImportErrors';
 import type { ImportRequest } from '@granary/shared/gen/granary/data/v1/ImportRequest';
 import type { ListImportsRequest } from '@granary/shared/gen/granary/data/v1/ListImportsRequest';
 import type { ListImportsResponse } from '@granary/shared/gen/granary/data/v1/ListImportsResponse';
@@ -91,14 +90,14 @@ export async function listImports({ pool }: PoolContext, { appId }: ListImportsR
   return { imports: (await findImports(pool, sql`app_number = ${app.number}`, newest)).map(toMessage) };
 }
 
-/** The first errors of an import, in the order of its lines. Throws APP_NOT_FOUND, IMPORT_NOT_FOUND. */
-export async function listImportErrors({ pool }: PoolContext, request: ImportRequest): Promise<ImportErrors> {
+/** The first errors of an import as JSON, in the order of its lines. Throws APP_NOT_FOUND, IMPORT_NOT_FOUND. */
+export async function listImportErrors({ pool }: PoolContext, request: ImportRequest): Promise<Buffer> {
   const { ticketId } = await requireImport(pool, await findApp(pool, request.appId), request.importId);
   const errors = await rows<{ error_text: string }>(
     pool,
     sql`select error_text from import_error where ticket_id = ${ticketId} order by number`,
   );
-  return { lines: Buffer.from(errors.map(({ error_text: text }) => `${text}\n`).join('')) };
+  return Buffer.from(`{"errors":[${errors.map(({ error_text: text }) => text).join(',')}]}`);
 }
 
 /** Deletes an import and what is known of it; what it has stored stays. Throws APP_NOT_FOUND, IMPORT_NOT_FOUND. */

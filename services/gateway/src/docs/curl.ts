@@ -18,10 +18,14 @@ export function curlOf(
     .filter((parameter) => parameter.in === 'query')
     .map(({ name, schema }) => `${encodeURIComponent(name)}=${encodeURIComponent(String(sampleOf(schema)))}`);
   const url = [filled, ...query].reduce((text, part, index) => `${text}${index === 1 ? '?' : '&'}${part}`);
+  const headers = required
+    .filter((parameter) => parameter.in === 'header')
+    .map(({ name, example = name }) => `-H ${quoted(`${name}: ${example}`)}`);
   const verb = method.toUpperCase();
   return [
     `curl ${verb === 'GET' ? '' : `-X ${verb} `}"$URL${inert(url)}"`,
     ...Object.keys(security[0] ?? {}).map((id) => `-H ${credential(id, schemes[id]!)}`),
+    ...headers,
     ...(requestBody?.required ? bodyArguments(requestBody.content) : []),
   ].join(' \\\n  ');
 }

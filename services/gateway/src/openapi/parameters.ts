@@ -54,8 +54,8 @@ function declaredDocs(query: z.ZodObject, components: Components): Json[] {
 }
 
 function headerDocs(headers: Route['headers'] = {}): Json[] {
-  return Object.entries(headers).map(([name, { description, example, ...bounds }]) => {
+  return Object.entries(headers).map(([name, { description, required = false, example, ...bounds }]) => {
     const shown = example === undefined ? {} : { example };
-    return { name, in: 'header', required: false, description, schema: { type: 'string', ...bounds }, ...shown };
+    return { name, in: 'header', required, description, schema: { type: 'string', ...bounds }, ...shown };
   });
 }

@@ -107,6 +107,8 @@ export interface ResponseDoc {
 /** A request header that a handler reads. */
 export interface HeaderDoc {
   description: string;
+  /** Whether a request without it is refused. */
+  required?: true;
   /** A regular expression, and the bounds of the length. */
   pattern?: string;
   minLength?: number;

@@ -66,15 +66,15 @@ export async function sendImport(
   request: RouteRequest<'app_id' | 'import_id', AppCaller>,
 ): Promise<Answer> {
   const { incoming, path, call } = request;
-  const offset = uploadOffset(incoming.headers['upload-offset']);
-  const isComplete = uploadComplete(incoming.headers['upload-complete']);
   const { IMPORT_MAX_BYTES: maxBytes } = gateway.config;
-  refuseTooLarge(incoming, offset, maxBytes);
   const { app_id: appId, import_id: importId } = path;
   const imported = await receiveFile(gateway, fileRequest(gateway, request), async () => {
     const state = await gateway.clients.data.getImport({ appId, importId }, call);
+    const offset = uploadOffset(incoming.headers['upload-offset']);
+    const isComplete = uploadComplete(incoming.headers['upload-complete']);
     if (state.status !== 'open') throw importEnded(state);
     if (Number(state.offset) !== offset) throw offsetMismatch(state, offset);
+    refuseTooLarge(incoming, offset, maxBytes);
     return {
       target: targetOf(request, importId),
       state,

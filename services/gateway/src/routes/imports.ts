@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { newTicket } from '@granary/shared/ids';
-import { created, json, type Answer } from '../http/answer';
+import { created, json, jsonBytes, type Answer } from '../http/answer';
 import { exampleImport, importJson, importJsonSchema, uploadHeaders } from '../imports/import-json';
 import { optionsText } from '../imports/import-options';
 import type { AppCaller } from '../pipeline/access';
@@ -52,15 +52,22 @@ async function deleteImport({ clients }: GatewayContext, request: RouteRequest<P
   return json(200, answer, replayedHeader(replayed === true));
 }
 
+/** Any content type is taken: client generators know this one. */
 const fileContent = {
-  'application/x-ndjson': { schema: z.string().meta({ format: 'binary' }), example: '{"id":"first","stars":5}\n' },
-  'application/json': { schema: z.array(objectSchema), example: [{ id: 'first', stars: 5 }] },
-  'text/csv': { schema: z.string().meta({ format: 'binary' }), example: 'id,stars\r\nfirst,5\r\n' },
+  'application/octet-stream': { schema: z.string().meta({ format: 'binary' }), example: '{"id":"first","stars":5}' },
 };
 const uploadHeaderDocs = {
   'Upload-Offset': 'Bytes of the file that are done',
   'Upload-Complete': '`?1`: the whole file is; else `?0`',
 };
+const recordErrorSchema = z.object({
+  line: z.int().describe('The line on which the record begins, counted from 1'),
+  offset: z.int().describe('Offset of its first byte in the file'),
+  code: z.string().describe('The code that the error has elsewhere'),
+  id: z.string().optional().describe('Id of the document, where it can be read'),
+  error: z.string().describe('Text for people'),
+  details: objectSchema.describe('Where it lies, by field'),
+});
 const encodingHeader = { 'Content-Encoding': { description: '`gzip`, or none', example: 'gzip' } };
 const recordErrors = {
   400: {
@@ -179,8 +186,18 @@ export const importRoutes = [
       'What is behind the last whole record of the part is not stored, and to be sent again: the next part begins at ' +
       'the offset that is answered.',
     headers: {
-      'Upload-Offset': { description: 'Offset of the first byte in the file: that of the import', example: '0' },
-      'Upload-Complete': { description: '`?1`: the file ends with this part; else `?0`', example: '?1' },
+      'Upload-Offset': {
+        description: 'Offset of the first byte in the file: that of the import',
+        required: true,
+        pattern: '^[0-9]{1,15}$',
+        example: '0',
+      },
+      'Upload-Complete': {
+        description: '`?1`: the file ends with this part; else `?0`',
+        required: true,
+        pattern: '^[?][01]$',
+        example: '?1',
+      },
       ...encodingHeader,
     },
     body: { kind: 'stream', content: fileContent },
@@ -212,22 +229,25 @@ export const importRoutes = [
     description: 'The first thousand records that were passed over, in their order.',
     responses: {
       200: {
-        description: 'A line for each',
-        schema: objectSchema.describe('`{line, offset, code, id, error, details}`'),
+        description: 'The errors',
+        schema: z.object({ errors: z.array(recordErrorSchema).describe('One for each record, in their order') }),
         example: {
-          line: 4711,
-          offset: 73_400,
-          code: 'SCHEMA_VIOLATION',
-          id: 'b9',
-          error: 'A document does not fit the schema of its collection: year must be a number',
-          details: { year: ['must be a number'] },
+          errors: [
+            {
+              line: 4711,
+              offset: 73_400,
+              code: 'SCHEMA_VIOLATION',
+              id: 'b9',
+              error: 'A document does not fit the schema of its collection: year must be a number',
+              details: { year: ['must be a number'] },
+            },
+          ],
         },
-        contentTypes: ['application/x-ndjson'],
       },
     },
     handle: async ({ clients }, { path, call }) => {
-      const { lines } = await clients.data.listImportErrors({ appId: path.app_id, importId: path.import_id }, call);
-      return { status: 200, body: lines, headers: { 'Content-Type': 'application/x-ndjson' } };
+      const errors = await clients.data.listImportErrors({ appId: path.app_id, importId: path.import_id }, call);
+      return jsonBytes(200, errors.json);
     },
   }),
   route({
