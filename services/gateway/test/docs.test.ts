@@ -176,7 +176,11 @@ test('the example of every operation is a command that calls it, with what it re
     expect([...url.searchParams.keys()]).toEqual(required.map(({ name }) => name));
     const headers = optionsOf(words, '-H').map((line) => line.split(': ')[0]);
     const schemes = Object.keys(operation.security[0] ?? {}).map((id) => document.components.securitySchemes[id]!);
-    const expected = schemes.map((scheme) => (scheme.type === 'http' ? 'Authorization' : scheme.name));
+    const needed = operation.parameters.filter((parameter) => parameter.in === 'header' && parameter.required);
+    const expected = [
+      ...schemes.map((scheme) => (scheme.type === 'http' ? 'Authorization' : scheme.name)),
+      ...needed.map((parameter) => parameter.name),
+    ];
     expect(headers.filter((name) => name !== 'Content-Type')).toEqual(expected);
     checkBody(operation, words, bodySchemaOf(route));
   }
