@@ -303,6 +303,18 @@ describe.each(transports)('imports (%s)', (transport) => {
     expect(fields.map(({ id, k }) => id + k)).toEqual(['az', 'by', 'dnew', 'ex', 'gw']);
   });
 
+  test('a chain of records, each of which wants the value that the next one has, is refused link by link', async () => {
+    const schema = { fields: { k: { type: 'string', index: true, unique: true } } };
+    await app.call('POST', `${base()}/collections`, { name: 'books', schema_definition: schema });
+    const chain = Array.from({ length: 30 }, (_, n) => ({ id: `c${n}`, k: `k${n}` }));
+    await app.store('books', [...chain, { id: 'stranger', k: 'k30' }]);
+    const shifted = linesOf(...chain.map(({ id }, n) => ({ id, k: `k${n + 1}` })), { id: 'last', k: 'free' });
+    for (const query of ['?dry_run=true', '?']) {
+      const done = await importText(shifted, `${query}&on_error=continue`);
+      expect(done).toMatchObject({ status: 200, body: { written: 1, failed: 30 } });
+    }
+  });
+
   test('the errors of a table are bounded, however many of its cells are wrong', async () => {
     const names = Array.from({ length: 1_000 }, (_, index) => `${'n'.repeat(200)}${index}`);
     const types = Object.fromEntries(names.map((name) => [name, 'number']));

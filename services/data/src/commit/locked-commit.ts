@@ -1,4 +1,4 @@
-import { sqlState } from '@granary/shared/postgres/errors';
+import { isGone } from '@granary/shared/postgres/errors';
 import type { Step, StepAnswer } from '@granary/shared/postgres/pipeline';
 import type { Connection } from '@granary/shared/postgres/pool';
 import { pipelinedTransaction } from '@granary/shared/postgres/transaction';
@@ -26,9 +26,6 @@ const largeBulkTimeoutMs = 30_000;
 
 export const timeoutOf = (batch: readonly PendingWrite[]): { statementTimeoutMs?: number } =>
   batch.some(({ write }) => write.sizeClass === 'largeBulk') ? { statementTimeoutMs: largeBulkTimeoutMs } : {};
-
-/** Whether a statement named a table, column or schema that does not exist any more. */
-const isGone = (error: unknown): boolean => ['42P01', '42703', '3F000'].includes(sqlState(error) ?? '');
 
 /** The result of a transaction, with its last statements, which are sent together with COMMIT. */
 interface Written {

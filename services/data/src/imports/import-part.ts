@@ -3,8 +3,9 @@ import { ServiceError, unavailable } from '@granary/shared/errors';
 import type { Import } from '@granary/shared/gen/granary/data/v1/Import';
 import type { ImportPartRequest } from '@granary/shared/gen/granary/data/v1/ImportPartRequest';
 import { newTicket } from '@granary/shared/ids';
+import { isGone } from '@granary/shared/postgres/errors';
 import type { App } from '../catalog/app';
-import { findCollection } from '../catalog/collection';
+import { findCollection, type CollectionRef } from '../catalog/collection';
 import { UNIQUE_VIOLATION } from '../catalog/index-definition';
 import type { WriteContext } from '../commit/tracing';
 import { appOf } from '../writes/write-request';
@@ -27,19 +28,22 @@ const attemptsMax = 10;
  */
 export async function importPart(context: WriteContext, request: ImportPartRequest): Promise<Import> {
   const app = appOf(request);
-  const begin = Number(request.offset);
+  let offset = Number(request.offset);
   let { bytes } = request;
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     const state = await requireImport(context.pool, app, request.importId);
-    const isHere = state.status === 'open' && state.offset === begin + request.bytes.length - bytes.length;
-    if (!isHere) return toMessage(state);
-    const run = new PartRun(context, app, { bytes, from: state }, request.isPaid === true);
+    if (state.status !== 'open' || state.offset !== offset) return toMessage(state);
+    const collection = await findCollection(context.pool, app, state.collection);
+    const run = new PartRun(context, app, { bytes, from: state }, collection, request.isPaid === true);
     try {
       return toMessage(await run.take(state, request.isLast === true));
     } catch (error) {
       if (error instanceof ImportMovedError) return toMessage(await requireImport(context.pool, app, request.importId));
       if (!(error instanceof StaleBatchError)) throw error;
-      bytes = bytes.subarray(error.offset - state.offset);
+      // The next attempt is the first at what is left.
+      if (error.offset > offset) attempt = 0;
+      bytes = bytes.subarray(error.offset - offset);
+      offset = error.offset;
     }
   }
   throw collectionChanges();
@@ -59,21 +63,21 @@ class PartRun {
     private readonly context: WriteContext,
     private readonly app: App,
     private readonly part: FilePart,
+    /** The collection as it is when the part begins: its schema says the types of columns. */
+    private readonly collection: CollectionRef | undefined,
     private readonly isPaid: boolean,
   ) {}
 
-  /** Stores the part batch by batch: while one is being committed, the next is prepared. */
+  /** Stores the part batch by batch: while one is being committed, the next is prepared. Throws StaleBatchError. */
   async take(from: ImportState, isLast: boolean): Promise<ImportState> {
     const { pool } = this.context;
     const { bytes } = this.part;
-    const { offset, options, collection: name } = from;
-    // What is cached may have another schema, which says the types of columns.
-    const collection = await findCollection(pool, this.app, name);
+    const { offset, options } = from;
     const chunk = { bytes, offset, isLast, state: from.reader };
-    const reader = openRecords(options.format, chunk, csvOptions(options, collection));
+    const reader = openRecords(options.format, chunk, csvOptions(options, this.collection));
     const next = async (): Promise<ImportBatch | undefined> => {
       const placed = nextBatch(this.part, reader);
-      return placed && this.prepare(name, placed);
+      return placed && this.prepare(placed);
     };
     let state = from;
     let batch = await next();
@@ -90,34 +94,27 @@ class PartRun {
     return requireImport(pool, this.app, state.ticketId);
   }
 
-  private async prepare(name: string, placed: PlacedBatch): Promise<ImportBatch> {
-    const { committer } = this.context;
-    const collection = await committer.collections.get(this.app, name);
-    const bytes = placed.placed.reduce((sum, { text }) => sum + (text?.length ?? 0), 0);
-    return committer.parseWithin(bytes, () => runSliced(preparingSteps(placed, collection)));
+  private prepare(batch: PlacedBatch): Promise<ImportBatch> {
+    const bytes = batch.placed.reduce((sum, { text }) => sum + (text?.length ?? 0), 0);
+    return this.context.committer.parseWithin(bytes, () => runSliced(preparingSteps(batch, this.collection)));
   }
 
-  /**
-   * Commits what can be written of a batch, and moves the import behind it. Throws ImportMovedError, StaleBatchError.
-   */
+  /** Commits what can be written of a batch, and moves the import behind it. Throws ImportMovedError. */
   private async store(state: ImportState, prepared: ImportBatch): Promise<Stored> {
-    if (state.options.dry_run) return this.check(state, prepared);
+    if (state.options.dry_run) return this.pass(state, (await this.settle(state, prepared)).decision);
     let batch = prepared;
     for (let attempt = 1; attempt <= attemptsMax; attempt++) {
-      if (!batch.records.some(({ document }) => document))
-        return this.pass(
-          state,
-          decide(batch, state, () => false),
-        );
+      const hasDocuments = batch.records.some(({ document }) => document !== undefined);
       const write = new ImportWrite(newTicket('c', this.app.number), state, batch, this.isPaid);
       try {
+        if (!hasDocuments) throw new NothingToWriteError(decide(batch, state, () => false));
         const { height } = await this.context.committer.submit(this.app, write);
         return { decision: write.decision, height };
       } catch (error) {
         if (error instanceof NothingToWriteError) return this.pass(state, error.decision);
         if (!(error instanceof ServiceError) || error.reason !== UNIQUE_VIOLATION) throw error;
         // A value that is free again by now was taken for a moment.
-        batch = (await withoutTakenValues(this.context.pool, batch, write.decision.accepted)) ?? batch;
+        batch = (await this.settle(state, batch)).batch;
       }
     }
     throw collectionChanges();
@@ -129,17 +126,23 @@ class PartRun {
     return { decision, height: undefined };
   }
 
-  /** Decides about a batch as if it were stored, without storing it. */
-  private async check(state: ImportState, prepared: ImportBatch): Promise<Stored> {
+  /**
+   * Refuses the records whose unique values are taken, as far as can be seen now: each that is refused keeps the value
+   * that it has, which another one may want. Throws StaleBatchError where the tables are not there any more.
+   */
+  private async settle(state: ImportState, prepared: ImportBatch): Promise<{ batch: ImportBatch; decision: Decision }> {
     const { pool } = this.context;
-    const present = state.options.mode === 'upsert' ? new Set() : await presentIds(pool, prepared);
-    const isPresent = (id: string) => present.has(id);
-    let decision = decide(prepared, state, isPresent);
-    let batch = await withoutTakenValues(pool, prepared, decision.accepted);
-    while (batch) {
-      decision = decide(batch, state, isPresent);
-      batch = await withoutTakenValues(pool, batch, decision.accepted);
+    try {
+      const present = state.options.mode === 'upsert' ? new Set() : await presentIds(pool, prepared);
+      let batch = prepared;
+      for (;;) {
+        const decision = decide(batch, state, (id) => present.has(id));
+        const others = await withoutTakenValues(pool, batch, decision.accepted);
+        if (!others) return { batch, decision };
+        batch = others;
+      }
+    } catch (error) {
+      throw isGone(error) ? new StaleBatchError(state.offset) : error;
     }
-    return this.pass(state, decision);
   }
 }

@@ -25,7 +25,7 @@ export async function takenValues(
   const taken: TakenValue[] = [];
   for (const [position, index] of uniqueIndexes(collection.indexes).entries()) {
     const valueOf = (place: number) => documents[place]!.uniques?.[position] ?? null;
-    const places = [...lastPlaces.values()].filter((place) => valueOf(place) !== null);
+    const places = [...lastPlaces.values()].filter((place) => valueOf(place) !== null).sort((a, b) => a - b);
     const ownerByValue = new Map<string, string>();
     for (const { id, value } of await storedValues(db, collection, index, places.map(valueOf))) {
       const place = lastPlaces.get(id);

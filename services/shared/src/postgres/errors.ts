@@ -28,6 +28,9 @@ export function sqlState(error: unknown): string | undefined {
   return typeof error['code'] === 'string' && error['code'].length === 5 ? error['code'] : undefined;
 }
 
+/** Whether a statement named a table, column or schema that does not exist any more. */
+export const isGone = (error: unknown): boolean => ['42P01', '42703', '3F000'].includes(sqlState(error) ?? '');
+
 /** The constraint that a write violated, if that is what the error says. */
 export function violatedConstraint(error: unknown): string | undefined {
   return sqlState(error)?.startsWith('23') ? (error as PostgresError).constraint : undefined;

@@ -3,7 +3,7 @@ import { ServiceError } from '@granary/shared/errors';
 import { UndecryptableError } from '../../encryption/document-cipher';
 import { project, type Projection } from '../../json/project';
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
-import { sqlState } from '@granary/shared/postgres/errors';
+import { isGone, sqlState } from '@granary/shared/postgres/errors';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cursor';
 import { positionOfRecord } from './cursor-position';
@@ -263,12 +263,10 @@ export async function withFreshSource<T>(read: (isRepeated: boolean) => Promise<
     try {
       return await read(reads > 1);
     } catch (error) {
-      // undefined_column, undefined_table, invalid_schema_name
-      const isGone = ['42703', '42P01', '3F000'].includes(sqlState(error) ?? '');
       // The index may have been made since the collection was looked up.
       const isMissing = error instanceof ServiceError && error.reason === FIELD_NOT_INDEXED && reads === 1;
       const hasNewKey = error instanceof UndecryptableError && reads === 1;
-      if ((!isGone && !isMissing && !hasNewKey) || reads >= readsMax) throw error;
+      if ((!isGone(error) && !isMissing && !hasNewKey) || reads >= readsMax) throw error;
     }
   }
 }
