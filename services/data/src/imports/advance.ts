@@ -6,8 +6,9 @@ import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { int4Array, textArray } from '@granary/shared/postgres/wire/binary';
 import type { App } from '../catalog/app';
+import type { KeptRefusal } from '../writes/change-write';
 import { errorText, keptErrorsMax, type Decision } from './decision';
-import { findImports, type ImportState, type KeptError } from './import-state';
+import { findImports, type ImportState } from './import-state';
 import { endEvent } from './import-task';
 
 /** Whether an import is open at an offset and stays so until the transaction ends, for which it is locked. */
@@ -62,7 +63,7 @@ export function advanceAlone(pool: Pool, state: ImportState, decision: Decision)
 }
 
 /** Ends an import where it is, with its task; fails it where there is an error. Returns it as it is then. */
-export function endImport(pool: Pool, app: App, state: ImportState, error?: KeptError): Promise<ImportState> {
+export function endImport(pool: Pool, app: App, state: ImportState, error?: KeptRefusal): Promise<ImportState> {
   return retriedTransaction(pool, async (tx) => {
     if (await isStillAt(tx, state)) {
       const ended: ImportState = {

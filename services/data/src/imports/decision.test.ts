@@ -1,11 +1,12 @@
 import type { PreparedDocument } from '../documents/parser';
+import type { KeptRefusal } from '../writes/change-write';
 import { decide, errorText, failedMax } from './decision';
 import type { ImportRecord } from './import-batch';
 import type { ImportOptions } from './import-options';
-import type { FilePlace, KeptError } from './import-state';
+import type { FilePlace } from './import-state';
 
 const placeAt = (offset: number): FilePlace => ({ offset, checksum: 0, lines: offset / 10, reader: {} });
-const refusal: KeptError = {
+const refusal: KeptRefusal = {
   code: 'INVALID_ARGUMENT',
   reason: 'MALFORMED_JSON',
   message: 'It is no JSON',

@@ -1,8 +1,9 @@
 import type { ErrorDetails } from '@granary/shared/errors';
 import { ALREADY_EXISTS } from '../catalog/names';
+import type { KeptRefusal } from '../writes/change-write';
 import { idOf, type ImportBatch, type ImportRecord } from './import-batch';
 import type { ImportOptions } from './import-options';
-import type { FilePlace, ImportState, KeptError } from './import-state';
+import type { FilePlace, ImportState } from './import-state';
 
 /** Records that may fail before an import that goes on after errors is given up. */
 export const failedMax = 10_000;
@@ -19,12 +20,12 @@ export interface Decision {
   /** How far the file is done with it. */
   to: FilePlace;
   /** Why the import ends there. */
-  end: KeptError | undefined;
+  end: KeptRefusal | undefined;
 }
 
 export interface FailedRecord {
   record: ImportRecord;
-  error: KeptError;
+  error: KeptRefusal;
 }
 
 /** Decides about the records of a batch, by whether there are documents with their ids. */
@@ -73,7 +74,7 @@ function endingReason(
 }
 
 /** The error that an import ends with: that of its record, with the place of that. */
-function endOf(record: ImportRecord, error: KeptError, reason: EndingReason): KeptError {
+function endOf(record: ImportRecord, error: KeptRefusal, reason: EndingReason): KeptRefusal {
   const id = idOf(record);
   const place = { line: record.line, offset: record.offset, ...(id !== undefined && { id }) };
   if (reason === 'tooMany') {
@@ -85,7 +86,7 @@ function endOf(record: ImportRecord, error: KeptError, reason: EndingReason): Ke
   return { ...error, message: `Line ${record.line}: ${error.message}`, details };
 }
 
-const existsAlready = (id: string): KeptError => ({
+const existsAlready = (id: string): KeptRefusal => ({
   code: 'ALREADY_EXISTS',
   reason: ALREADY_EXISTS,
   message: 'There is a document with this id already',

@@ -8,7 +8,8 @@ import { prepareDocumentOf, type PreparedDocument } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 import { compileWatch, readDocument } from '../json/document';
 import { OrderedKeys } from '../values/ordered-key';
-import { toKept, type FilePlace, type KeptError } from './import-state';
+import { toKept, type KeptRefusal } from '../writes/change-write';
+import type { FilePlace } from './import-state';
 import type { FileRecord, RecordReader } from './records/record';
 
 /** Records of one commit, at most, and about how many bytes of them. */
@@ -28,7 +29,7 @@ export interface PlacedRecord {
   offset: number;
   /** Its JSON text, where it has one. */
   text: Buffer | undefined;
-  refusal: KeptError | undefined;
+  refusal: KeptRefusal | undefined;
   /** Whether the file cannot be read beyond it. */
   isFatal: boolean;
 }

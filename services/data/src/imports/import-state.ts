@@ -1,9 +1,10 @@
-import { notFound, ServiceError, type ErrorDetails, type StatusName } from '@granary/shared/errors';
+import { notFound, type ServiceError } from '@granary/shared/errors';
 import type { Import } from '@granary/shared/gen/granary/data/v1/Import';
 import { parseTicket } from '@granary/shared/ids';
 import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { App } from '../catalog/app';
+import type { KeptRefusal } from '../writes/change-write';
 import type { ImportOptions } from './import-options';
 import type { ReaderState } from './records/record';
 
@@ -33,26 +34,11 @@ export interface ImportState extends FilePlace {
   sizeBytes: number | undefined;
   /** Height of its last commit; 0: none. */
   height: bigint;
-  error: KeptError | undefined;
+  error: KeptRefusal | undefined;
   createdAt: Date;
   updatedAt: Date;
   expiresAt: Date;
 }
-
-/** A ServiceError as JSON. */
-export interface KeptError {
-  code: StatusName;
-  reason: string;
-  message: string;
-  details: ErrorDetails;
-}
-
-export const toKept = ({ code, reason, message, details }: ServiceError): KeptError => ({
-  code,
-  reason,
-  message,
-  details,
-});
 
 interface ImportRow {
   ticket_id: string;
@@ -112,7 +98,7 @@ function toState(found: ImportRow): ImportState {
     skipped: Number(found.skipped),
     failed: Number(found.failed),
     height: found.height,
-    error: found.error_text === null ? undefined : (JSON.parse(found.error_text) as KeptError),
+    error: found.error_text === null ? undefined : (JSON.parse(found.error_text) as KeptRefusal),
     createdAt: found.created_at,
     updatedAt: found.updated_at,
     expiresAt: found.expires_at,

@@ -4,8 +4,8 @@ import { textArray } from '@granary/shared/postgres/wire/binary';
 import { UNIQUE_VIOLATION } from '../catalog/index-definition';
 import { documentsTable } from '../catalog/table-names';
 import { takenValues } from '../writes/taken-values';
+import type { KeptRefusal } from '../writes/change-write';
 import type { ImportBatch, ImportRecord } from './import-batch';
-import type { KeptError } from './import-state';
 
 /** A batch of which some accepted records are refused, for their unique values are taken; undefined where none is. */
 export async function withoutTakenValues(
@@ -16,7 +16,7 @@ export async function withoutTakenValues(
   const { collection, records } = batch;
   if (!collection) return undefined;
   const documents = accepted.map(({ document }) => document!);
-  const refusals = new Map<ImportRecord, KeptError>();
+  const refusals = new Map<ImportRecord, KeptRefusal>();
   for (const { place, index } of await takenValues(db, collection, documents)) {
     refusals.set(accepted[place]!, valueIsTaken(index.fields));
   }
@@ -24,10 +24,10 @@ export async function withoutTakenValues(
   return { ...batch, records: records.map((record) => refused(record, refusals.get(record))) };
 }
 
-const refused = (record: ImportRecord, refusal: KeptError | undefined): ImportRecord =>
+const refused = (record: ImportRecord, refusal: KeptRefusal | undefined): ImportRecord =>
   refusal ? { ...record, document: undefined, refusal } : record;
 
-const valueIsTaken = (fields: readonly string[]): KeptError => ({
+const valueIsTaken = (fields: readonly string[]): KeptRefusal => ({
   code: 'ALREADY_EXISTS',
   reason: UNIQUE_VIOLATION,
   message: `Another document has the same value of ${fields.join(', ')}`,

@@ -190,14 +190,20 @@ export class ChangeWrite implements Write {
   }
 }
 
-interface KeptRefusal {
+/** A ServiceError as JSON. */
+export interface KeptRefusal {
   code: StatusName;
   reason: string;
   message: string;
   details: ErrorDetails;
 }
 
-const toKept = ({ code, reason, message, details }: ServiceError): KeptRefusal => ({ code, reason, message, details });
+export const toKept = ({ code, reason, message, details }: ServiceError): KeptRefusal => ({
+  code,
+  reason,
+  message,
+  details,
+});
 
 const toRefusal = ({ code, reason, message, details }: KeptRefusal): ServiceError =>
   new ServiceError(code, reason, message, { details });
