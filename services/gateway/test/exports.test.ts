@@ -7,27 +7,13 @@ import type { ExportPageRequest } from '@granary/shared/gen/granary/data/v1/Expo
 import type { ExportPageResponse } from '@granary/shared/gen/granary/data/v1/ExportPageResponse';
 import { createLogger } from '@granary/shared/logger';
 import { eventually, eventuallyResolves } from '@granary/testing/eventually';
-import { Transfers } from '../src/admission/transfers';
+import { Transfers, type TransferSettings } from '../src/admission/transfers';
 import type { Clients } from '../src/clients/clients';
 import { KeyWatch } from '../src/clients/key-watch';
 import type { ExportRequest } from '../src/export/export-request';
 import { sendExport } from '../src/export/send-export';
 import { Compression } from '../src/http/compression';
-
-const settings = {
-  STREAM_CONCURRENCY: 10,
-  STREAM_APP_PERCENT: 100,
-  STREAM_CLIENT_PERCENT: 100,
-  QUEUE_TIMEOUT_MS: 500,
-  UPLOAD_TIMEOUT_MS: 60_000,
-  UPLOAD_GRACE_MS: 60_000,
-  DOWNLOAD_GRACE_MS: 60_000,
-  TRANSFER_MIN_BYTES_PER_SECOND: 1_024,
-  EXPORTS: 3,
-  EXPORTS_PER_APP: 2,
-  IMPORTS: 2,
-  IMPORTS_PER_APP: 2,
-};
+import { transferSettings } from './support/transfer-settings';
 
 const wanted: ExportRequest = {
   appId: 'demo',
@@ -80,11 +66,11 @@ let server: Server;
 let errors: unknown[];
 let transfers: Transfers;
 
-async function start(overrides: Partial<typeof settings> = {}): Promise<void> {
+async function start(overrides: Partial<TransferSettings> = {}): Promise<void> {
   data = new DataDouble();
   const raised: unknown[] = [];
   errors = raised;
-  transfers = new Transfers({ ...settings, ...overrides });
+  transfers = new Transfers({ ...transferSettings, ...overrides });
   const keyWatch = new KeyWatch(data, createLogger('gateway', 'silent'));
   const clients = { data } as unknown as Pick<Clients, 'data'>;
   const parts = { clients, transfers, keyWatch, compression: new Compression({ isEnabled: true, concurrency: 2 }) };
@@ -119,7 +105,7 @@ async function stop(): Promise<void> {
   await new Promise((resolve) => server.close(resolve));
 }
 
-async function restart(overrides: Partial<typeof settings>): Promise<void> {
+async function restart(overrides: Partial<TransferSettings>): Promise<void> {
   await stop();
   await start(overrides);
 }

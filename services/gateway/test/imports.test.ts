@@ -6,25 +6,11 @@ import type { Import } from '@granary/shared/gen/granary/data/v1/Import';
 import type { ImportPartRequest } from '@granary/shared/gen/granary/data/v1/ImportPartRequest';
 import { createLogger } from '@granary/shared/logger';
 import { eventually } from '@granary/testing/eventually';
-import { Transfers } from '../src/admission/transfers';
+import { Transfers, type TransferSettings } from '../src/admission/transfers';
 import type { Clients } from '../src/clients/clients';
 import { KeyWatch } from '../src/clients/key-watch';
 import { receiveFile } from '../src/imports/receive-file';
-
-const settings = {
-  STREAM_CONCURRENCY: 10,
-  STREAM_APP_PERCENT: 100,
-  STREAM_CLIENT_PERCENT: 100,
-  QUEUE_TIMEOUT_MS: 200,
-  UPLOAD_TIMEOUT_MS: 60_000,
-  UPLOAD_GRACE_MS: 60_000,
-  DOWNLOAD_GRACE_MS: 60_000,
-  TRANSFER_MIN_BYTES_PER_SECOND: 1_024,
-  EXPORTS: 3,
-  EXPORTS_PER_APP: 2,
-  IMPORTS: 2,
-  IMPORTS_PER_APP: 2,
-};
+import { transferSettings } from './support/transfer-settings';
 
 const line = Buffer.from(`${'x'.repeat(999)}\n`);
 const lines = (count: number): Buffer => Buffer.concat(Array.from({ length: count }, () => line));
@@ -76,12 +62,12 @@ let errors: unknown[];
 let transfers: Transfers;
 let options: { isComplete: boolean; maxBytes: number };
 
-async function start(overrides: Partial<typeof settings> = {}): Promise<void> {
+async function start(overrides: Partial<TransferSettings> = {}): Promise<void> {
   data = new DataDouble();
   const raised: unknown[] = [];
   errors = raised;
   options = { isComplete: true, maxBytes: 100_000_000 };
-  transfers = new Transfers({ ...settings, ...overrides });
+  transfers = new Transfers({ ...transferSettings, ...overrides });
   const keyWatch = new KeyWatch(data, createLogger('gateway', 'silent'));
   const parts = { clients: { data } as unknown as Pick<Clients, 'data'>, transfers, keyWatch };
   server = createServer((incoming, outgoing) => {
@@ -112,7 +98,7 @@ async function stop(): Promise<void> {
   await new Promise((resolve) => server.close(resolve));
 }
 
-async function restart(overrides: Partial<typeof settings>): Promise<void> {
+async function restart(overrides: Partial<TransferSettings>): Promise<void> {
   await stop();
   await start(overrides);
 }

@@ -23,6 +23,8 @@ export interface TransferSettings {
 
 /** An upload is stalled after this long without bytes. */
 const stalledAfterMs = 500;
+/** How often a transfer is touched while its client waits. */
+const touchEveryMs = 1_000;
 
 /** Uploads and downloads of blobs, exports and imports under way: how many there may be, and how slow their clients. */
 export class Transfers {
@@ -129,6 +131,16 @@ abstract class Transfer implements PumpObserver {
   onCancel(abort: (error: ServiceError) => void): void {
     if (this.error) throw this.error;
     this.abort = abort;
+  }
+
+  /** Does work for which the client waits: it is not idle then, however long that takes. */
+  async whileWaiting<T>(work: () => Promise<T>): Promise<T> {
+    const timer = setInterval(() => this.moved(0), touchEveryMs);
+    try {
+      return await work();
+    } finally {
+      clearInterval(timer);
+    }
   }
 
   /** Gives the place back. To be called once, whatever has become of the transfer. */

@@ -37,8 +37,6 @@ export interface ExportClient {
   begin: (headers: Record<string, string>) => void;
 }
 
-/** A client is not idle while the data service reads a page for it, however long that takes. */
-const touchEveryMs = 1_000;
 const omittedHeader = 'X-Granary-Omitted-Fields';
 
 /**
@@ -79,8 +77,7 @@ async function* touching(
   pages: AsyncGenerator<ExportPageResponse, undefined>,
 ): AsyncGenerator<ExportPageResponse, undefined> {
   for (;;) {
-    const timer = setInterval(() => transfer.moved(0), touchEveryMs);
-    const next = await pages.next().finally(() => clearInterval(timer));
+    const next = await transfer.whileWaiting(() => pages.next());
     if (next.done === true) return undefined;
     yield next.value;
   }

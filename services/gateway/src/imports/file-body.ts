@@ -5,8 +5,6 @@ import { invalid, ServiceError } from '@granary/shared/errors';
 import type { Upload } from '../admission/transfers';
 import { clientDisconnected } from '../http/body';
 
-const touchEveryMs = 1_000;
-
 /**
  * The bytes of a file that is sent, decompressed, as they are asked for: nothing is read ahead but by the sockets. What
  * ends the request ends it too: the client has gone, it is too slow, or its place is needed.
@@ -49,12 +47,9 @@ export class FileBody {
   async pausing<T>(work: () => Promise<T>): Promise<T> {
     if (this.failure) throw this.failure;
     this.transfer.blocked();
-    // It is not the client that is idle.
-    const timer = setInterval(() => this.transfer.moved(0), touchEveryMs);
     try {
-      return await work();
+      return await this.transfer.whileWaiting(work);
     } finally {
-      clearInterval(timer);
       this.transfer.unblocked();
     }
   }
