@@ -109,7 +109,7 @@ export interface Write {
   readonly assumed?: PresentDocuments | undefined;
   /** Whether its links, as they were planned last, leave out what was refused: that is decided under the lock only. */
   readonly isPartial?: boolean;
-  /** What its transaction changes besides documents and the log, such as the offset of an import. */
+  /** The change of other rows that is committed with it, such as the offset of an import. */
   readonly companion?: CompanionChange;
   /** Whether its caller needs the versions of its documents. */
   readonly needsVersions?: boolean;

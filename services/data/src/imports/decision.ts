@@ -10,7 +10,7 @@ export const failedMax = 10_000;
 /** Errors of an import that are kept. */
 export const keptErrorsMax = 1_000;
 
-/** What becomes of the records of a batch. */
+/** The outcome of the records of a batch. */
 export interface Decision {
   /** The records that are written, in their order. */
   accepted: readonly ImportRecord[];

@@ -25,7 +25,7 @@ export interface PlacedRecord {
   line: number;
   /** Between the record before it and this one. */
   before: FilePlace;
-  /** Where it begins in the file. */
+  /** The offset of its first byte in the file. */
   offset: number;
   /** Its JSON text, where it has one. */
   text: Buffer | undefined;
@@ -46,7 +46,7 @@ export interface PlacedBatch {
 }
 
 /** Records that are prepared for a collection in one state of the catalog. */
-export interface ImportBatch extends PlacedBatch {
+export interface ImportBatch extends Pick<PlacedBatch, 'to'> {
   records: readonly ImportRecord[];
   collection: CollectionRef | undefined;
 }
@@ -54,7 +54,7 @@ export interface ImportBatch extends PlacedBatch {
 /** The part of a file that is being read. */
 export interface FilePart {
   bytes: Buffer;
-  /** Where it begins. */
+  /** The place at which it begins. */
   from: FilePlace;
 }
 
@@ -121,7 +121,7 @@ export function* preparingSteps({ placed, to }: PlacedBatch, collection: Collect
     records.push(prepare(record, (text) => prepareDocumentOf(undefined, text, rules, { keys })));
     yield;
   }
-  return { placed, to, records, collection };
+  return { to, records, collection };
 }
 
 function prepare(record: PlacedRecord, prepareText: (text: Buffer) => PreparedDocument): ImportRecord {

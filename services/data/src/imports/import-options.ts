@@ -4,7 +4,7 @@ import type { CollectionRef } from '../catalog/collection';
 import { columnsProblem } from './records/csv-columns';
 import type { ColumnType, CsvOptions, ImportFormat } from './records/record';
 
-/** What is to be done with a file, in the shape in which clients send it and the database keeps it. */
+/** The options of an import, in the shape in which clients send them and the database keeps them. */
 export interface ImportOptions {
   format: ImportFormat;
   /**

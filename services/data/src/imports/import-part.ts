@@ -51,10 +51,10 @@ export async function importPart(context: WriteContext, request: ImportPartReque
 
 const collectionChanges = () => unavailable('The collection changes too often; retry later');
 
-/** What has become of a batch. */
+/** The outcome of a batch. */
 interface Stored {
   decision: Decision;
-  /** Of its commit; undefined where none of its records is written. */
+  /** The height of its commit, undefined where none of its records is written. */
   height: bigint | undefined;
 }
 
@@ -83,7 +83,7 @@ class PartRun {
     let batch = await next();
     while (batch) {
       const following = next();
-      // Where this batch fails, nobody waits for the next one.
+      // Nobody waits for the next batch where this one fails.
       following.catch(() => {});
       const { decision, height } = await this.store(state, batch);
       state = advanced(state, decision, height);
