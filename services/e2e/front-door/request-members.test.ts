@@ -1,4 +1,5 @@
-import { requestMembers, type EmptyMeaning } from '../support/request-members';
+import type { EmptyMeaning } from '../support/request-member';
+import { requestMembers } from '../support/request-members';
 import { RequestSubject, type SubjectRequest } from '../support/request-subject';
 import { validRequests } from '../support/valid-requests';
 import type { DescribedMember } from '../support/described-requests';
