@@ -33,6 +33,7 @@ const channelOf = ({ find }: Pick<Filter, 'find'>): FeedChannel => ({
   mayReadPrivate: true,
   isDelegated: false,
   location: '',
+  view: '',
 });
 
 function filtersOf(random: Random): Filter[] {

@@ -23,6 +23,7 @@ const setOf = (mayReadPrivate: boolean) =>
       mayReadPrivate,
       isDelegated: false,
       location: '',
+      view: '',
     },
   ]);
 
@@ -41,7 +42,13 @@ async function windowBehind(
   const app = await findApp(fixture.pool, appId);
   const head = await readFeedHead(fixture.pool, app, parseSince(since));
   await beforeLookUp();
-  const source = { db: fixture.pool, fast: fixture.pool, app, lookUp: () => Promise.resolve(ref) };
+  const source = {
+    db: fixture.pool,
+    fast: fixture.pool,
+    app,
+    lookUp: () => Promise.resolve(ref),
+    pricesOf: () => Promise.resolve([]),
+  };
   return readWindow(source, head, setOf(ref === undefined), { changesMax: 10, bytesMax: 1024, isOpening });
 }
 
@@ -71,7 +78,7 @@ test('a window for readers without a key is read again where its collection has 
   await app.store('notes', [JSON.stringify({ id: 'a' })]);
   const ref = await requireCollection(fixture.pool, app.appId, 'notes');
   const cursor = (await windowBehind(app, 'now', { ref })).end;
-  expect(cursor).toEqual({ height: 1n, place: 1 });
+  expect(cursor).toEqual({ height: 1n, place: 1, row: 0n });
   await app.store('notes', [JSON.stringify({ id: 'b' })]);
   const unaffected = await windowBehind(app, '1', { ref, beforeLookUp: () => app.createCollection('other') });
   expect(eventsOf(unaffected)).toEqual([expect.objectContaining({ id: 'b' })]);

@@ -4,6 +4,7 @@ import { newApp, type DataService } from './support/data-service';
 import { LiveViewModel } from './support/live-view-model';
 import { mispredictNewDocuments } from './support/misprediction';
 import { seededRandom, type Random } from './support/random';
+import { followBy } from './support/view-follower';
 import { viewGenerator } from './support/view-generator';
 import { startTwoCopies, type TwoCopies } from './support/write-fixture';
 
@@ -32,7 +33,10 @@ afterAll(async () => {
 
 async function runModel(run: number, views: number, random: Random): Promise<void> {
   const { one, two, pool } = copies;
-  const methods = [one, two].map((copy: DataService) => copy.methods);
+  const methods = [one, two].map(({ methods: of }: DataService) => ({
+    ...of,
+    follow: followBy(of.readChanges, 8_000),
+  }));
   const app = await newApp(one);
   const model = new LiveViewModel({ copies: methods, pool, random, generator: viewGenerator(random) }, app);
   await model.createCollections();
@@ -47,6 +51,7 @@ async function runModel(run: number, views: number, random: Random): Promise<voi
   await model.checkLazy();
   await model.checkReady();
   await model.checkComputed();
+  expect(model.comparisons.withFollowers).toBeGreaterThan(0);
 }
 
 test.each(partsOf('live views', viewCount))(

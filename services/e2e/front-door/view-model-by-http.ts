@@ -1,3 +1,4 @@
+import type { FollowedPage } from '../../data/test/support/view-follower';
 import type { ModelMethods } from '../../data/test/support/live-view-model';
 import { send, type Answer, type StoreAnswer, type Task } from '../support/granary';
 
@@ -37,8 +38,8 @@ export function methodsByHttp({ url, key }: ViewClient, tickets: Tickets): Model
       if (made !== '') tickets.set(ticketId, made);
       return { ticketId: made === '' ? '' : ticketId };
     },
-    createView: async ({ appId, name, queryJson, sourceCollections, refreshMode, ticketId }) => {
-      const view = { name, source_collections: sourceCollections, refresh_mode: refreshMode };
+    createView: async ({ appId, name, queryJson, sourceCollections, refreshMode, keepsChanges, ticketId }) => {
+      const view = { name, source_collections: sourceCollections, refresh_mode: refreshMode, changes: keepsChanges };
       // The query keeps its numbers as they are written.
       const body = `${JSON.stringify(view).slice(0, -1)},"query":${queryJson.toString()}}`;
       tickets.set(ticketId, ticketIn(await ask('POST', `/api/apps/${appId}/views`, body)));
@@ -63,6 +64,13 @@ export function methodsByHttp({ url, key }: ViewClient, tickets: Tickets): Model
     readView: async ({ appId, name, parameters }) => {
       const query = new URLSearchParams(parameters.map(({ name, value }): [string, string] => [name, value]));
       return { json: Buffer.from((await ask('GET', `/api/views/${appId}/${name}/data?${query.toString()}`)).text) };
+    },
+    follow: async ({ appId, view, since, limit }) => {
+      const path = `/api/apps/${appId}/changes?view=${view}&since=${since}&limit=${limit}`;
+      const { status, body, text } = await send<FollowedPage & { code?: string }>(url, 'GET', path, { key });
+      if (body.code === 'CURSOR_GONE') return undefined;
+      if (status !== 200) throw new Error(`GET ${path}: ${status} ${text}`);
+      return body;
     },
     store: async ({ body }) => {
       const { results } = (await ask<StoreAnswer>('POST', '/store', body.toString())).body;

@@ -30,7 +30,7 @@ const channel: FeedChannel = {
   onlyLatest: false,
   mayReadPrivate: true,
   isDelegated: false,
-  location: '',
+  location: '', view: '',
 };
 
 /** A read of the live feed that waits for changes, until the test ends it. */

@@ -108,7 +108,7 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
                           'status', i.status, 'field_numbers', i.field_numbers::text[], 'read_price', i.read_price_config_text) order by i.number)
                          from document_index i where i.collection_number = c.number), '[]')::text as indexes,
                coalesce((select json_agg(json_build_object('number', v.number::text, 'table_number', v.table_number::text,
-                          'query_text', v.query_text, 'layout_text', v.layout_text, 'sources', v.source_collections,
+                          'query_text', v.query_text, 'layout_text', v.layout_text, 'sources', v.source_collections, 'keeps_changes', v.keeps_changes,
                           'source_numbers', (select json_object_agg(s.name, s.number::text) from collection s
                             where s.app_number = v.app_number and s.name = any(v.source_collections) and s.deleted_at is null))
                           order by v.number)

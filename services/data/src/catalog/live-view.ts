@@ -5,6 +5,8 @@ export interface LiveView {
   queryText: string;
   layoutText: string;
   sourceCollections: string[];
+  /** Whether the changes of its rows are logged. */
+  keepsChanges: boolean;
   /** The numbers of the source collections, by name. */
   sourceNumbers: ReadonlyMap<string, bigint>;
 }
@@ -16,6 +18,7 @@ export interface LiveViewRow {
   query_text: string;
   layout_text: string;
   sources: string[];
+  keeps_changes: boolean;
   source_numbers: Record<string, string>;
 }
 
@@ -25,5 +28,6 @@ export const toLiveView = (view: LiveViewRow): LiveView => ({
   queryText: view.query_text,
   layoutText: view.layout_text,
   sourceCollections: view.sources,
+  keepsChanges: view.keeps_changes,
   sourceNumbers: new Map(Object.entries(view.source_numbers).map(([name, number]) => [name, BigInt(number)])),
 });

@@ -28,6 +28,9 @@ export const viewEntriesTable = (appNumber: bigint, tableNumber: bigint): Sql =>
 export const viewJoinKeysTable = (appNumber: bigint, tableNumber: bigint): Sql =>
   named('a_', appNumber, '.j_', tableNumber);
 
+/** The log of changed rows of an app's views, with `changes` (see views/row-log.ts). */
+export const viewLogTable = (appNumber: bigint): Sql => named('a_', appNumber, '.view_log');
+
 /** The column with the key of a field of the rows of a view. */
 export const viewKeyColumn = (number: number): Sql => named('f_', BigInt(number));
 

@@ -123,7 +123,8 @@ export class LockedCommit {
     // These raise the revision of the catalog, and a rollback lowers it again.
     const head = hasCreated || hasAbandoned ? undefined : planned.to;
     if (planned.commits.length === 0) return { result: { batch: { outcomes, changed: [] }, head }, last: [] };
-    const last: Step[] = [];
+    // First of all: the statements that follow read the height of the commit.
+    const last: Step[] = [moveHead(app.number, planned.to)];
     const versioned = versionedCollections(planned);
     const upserts = new Map<CollectionRef, number>();
     const isEachRead = open.every(({ write }) => write.reads);
@@ -141,7 +142,7 @@ export class LockedCommit {
       context.newDocuments.written(this.rows, byCollection);
       setVersions(planned, this.rows, byCollection);
     };
-    last.push(moveHead(app.number, planned.to), insertCommits(app.number, planned.commits, time));
+    last.push(insertCommits(app.number, planned.commits, time));
     last.push(...keepAnswers(open, outcomes), ...companionSteps(open, outcomes));
     const changed = [...this.rows.keys()].map(({ number }) => number);
     return { result: { batch: { outcomes, changed }, head }, last, committed };

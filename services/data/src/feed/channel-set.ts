@@ -11,6 +11,9 @@ export interface ChannelSet {
   /** The collections that channels name, and whether one has all. */
   names: ReadonlySet<string>;
   hasAll: boolean;
+  /** The views that channels name, and whether all channels name one. */
+  views: ReadonlySet<string>;
+  hasOnlyViews: boolean;
   hasLatest: boolean;
   /** Whether a channel has the right to everything; else the limits of public reads hold. */
   mayReadPrivate: boolean;
@@ -57,6 +60,8 @@ function setOf(channels: readonly Channel[]): ChannelSet {
     channels,
     names: new Set(channels.flatMap(({ collections }) => collections ?? [])),
     hasAll: channels.some(({ collections }) => collections === undefined),
+    views: new Set(channels.flatMap(({ view }) => view ?? [])),
+    hasOnlyViews: channels.every(({ view }) => view !== undefined),
     hasLatest: channels.some(({ onlyLatest }) => onlyLatest),
     mayReadPrivate: channels.some(({ mayReadPrivate }) => mayReadPrivate),
     shownCount: shown.size,

@@ -9,8 +9,10 @@ import { unstableOperator } from '../query/language/unstable-operator';
 
 /** The changes that subscribers with the same filter and rights get. */
 export interface Channel {
-  /** Names of collections; undefined: all of the app. */
+  /** Names of collections; undefined: all of the app. None where a view is followed. */
   collections: readonly string[] | undefined;
+  /** The name of the view whose rows are followed. */
+  view: string | undefined;
   find: Condition;
   projection: Projection;
   hasDocuments: boolean;
@@ -37,7 +39,7 @@ export function parseChannel(message: FeedChannel): Channel {
   const key = keyOf(message);
   const cachedChannel = parsedChannels.get(key);
   if (cachedChannel) return cachedChannel;
-  const { collections, location } = message;
+  const { collections, location, view } = message;
   const within = (member: string): string => (location === '' ? member : `${location}.${member}`);
   const find = parseFilter(message.find, within('find'));
   if (!isAll(find) && collections.length !== 1) {
@@ -45,7 +47,8 @@ export function parseChannel(message: FeedChannel): Channel {
   }
   const select = message.select.length === 0 ? null : readJsonText(message.select, within('select'));
   const channel: Channel = {
-    collections: collections.length === 0 ? undefined : collections,
+    collections: collections.length === 0 && view === '' ? undefined : collections,
+    view: view === '' ? undefined : view,
     find,
     projection: parseSelect(select, within('select')),
     hasDocuments: !message.omitsDocuments,
@@ -69,8 +72,8 @@ export const hidesHash = ({ isDelegated, projection, hasDocuments }: Channel): b
   isDelegated && (projection !== 'all' || !hasDocuments);
 
 function keyOf({ collections, find, select, ...flags }: FeedChannel): string {
-  const { omitsDocuments, onlyLatest, mayReadPrivate, isDelegated } = flags;
-  const texts = [find.toString(), select.toString()];
+  const { view, omitsDocuments, onlyLatest, mayReadPrivate, isDelegated } = flags;
+  const texts = [view, find.toString(), select.toString()];
   return JSON.stringify([collections, ...texts, omitsDocuments, onlyLatest, mayReadPrivate, isDelegated]);
 }
 

@@ -5,12 +5,20 @@ export const CURSOR_GONE = 'CURSOR_GONE';
 
 /**
  * A position among the changes of an app: behind those of its commits below `height`, and behind the first `place` of
- * that one. Erasures after a commit have the places behind its documents.
+ * that one. Erasures after a commit have the places behind its documents. `row` is that of the last changed row of a
+ * view which was read at this place, by its number in the log of rows; 0: none.
  */
 export interface Position {
   height: bigint;
   place: number;
+  row: bigint;
 }
+
+/** Negative, zero or positive, as one is before, at or behind the other. */
+export const comparePositions = (one: Position, other: Position): number =>
+  compare(one.height, other.height) || one.place - other.place || compare(one.row, other.row);
+
+const compare = (one: bigint, other: bigint): number => (one < other ? -1 : one > other ? 1 : 0);
 
 /** Where a feed begins: at the head, behind a height with all that follows it, or where another feed has ended. */
 export type Since =
@@ -23,9 +31,13 @@ const hashDigits = 8;
 export function parseSince(text: string): Since {
   if (text === 'now') return { kind: 'now' };
   if (/^\d{1,15}$/.test(text)) return { kind: 'height', height: BigInt(text) };
-  const [, height, place, hash] = /^(\d{1,15})\.(\d{1,9})-([0-9a-f]{8})$/.exec(text) ?? [];
+  const [, height, place, rowText, hash] = /^(\d{1,15})\.(\d{1,9})(?:\.(\d{1,15}))?-([0-9a-f]{8})$/.exec(text) ?? [];
   if (height !== undefined && place !== undefined && hash !== undefined) {
-    return { kind: 'cursor', position: { height: BigInt(height), place: Number(place) }, hash };
+    return {
+      kind: 'cursor',
+      position: { height: BigInt(height), place: Number(place), row: BigInt(rowText ?? 0) },
+      hash,
+    };
   }
   throw unknownPosition();
 }
@@ -34,8 +46,8 @@ export const unknownPosition = (): ServiceError =>
   invalid('The position is not valid', { since: ['must be now, a height, or a cursor of this feed'] });
 
 /** The text of a position; `hash` is that of the commit at its height. */
-export const formatCursor = ({ height, place }: Position, hash: Buffer): string =>
-  `${height}.${place}-${shortHash(hash)}`;
+export const formatCursor = ({ height, place, row }: Position, hash: Buffer): string =>
+  `${height}.${place}${row === 0n ? '' : `.${row}`}-${shortHash(hash)}`;
 
 /** The part of the hash of a commit that a cursor has, by which it is told from one of another history. */
 export const shortHash = (hash: Buffer): string => hash.toString('hex', 0, hashDigits / 2);
@@ -45,6 +57,13 @@ export const cursorAhead = (head: bigint): ServiceError =>
     `The position is beyond the last commit, which has the height ${head}`,
     { since: [`must not be beyond the height ${head}`] },
     CURSOR_AHEAD,
+  );
+
+export const rowsGone = (view: string): ServiceError =>
+  new ServiceError(
+    'FAILED_PRECONDITION',
+    CURSOR_GONE,
+    `The changes of the view ${view} are not kept from there on: follow it by itself from 0 on, which gives all of its rows`,
   );
 
 export const cursorGone = (): ServiceError =>

@@ -14,6 +14,8 @@ export interface FeedHead {
   hasErasures: boolean;
   /** Where the feed begins. */
   position: Position;
+  /** Whether it begins with nothing, at the beginning of the log. */
+  isFromStart: boolean;
   /** The hash of the commit at that height. */
   hash: Buffer;
 }
@@ -43,8 +45,15 @@ export async function readFeedHead(db: Queryable, app: App, since: Since): Promi
   const hash = head.hash ?? genesisHash;
   if (since.kind === 'cursor' && since.hash !== shortHash(hash)) throw cursorGone();
   const documents = head.documents ?? 0;
-  const state = { height: head.height, catalogRevision: head.revision, hasErasures: head.has_erasures, hash };
-  const position = since.kind === 'cursor' ? since.position : { height: height ?? head.height, place: documents };
+  const state = {
+    height: head.height,
+    catalogRevision: head.revision,
+    hasErasures: head.has_erasures,
+    hash,
+    isFromStart: since.kind === 'height' && height === 0n,
+  };
+  const position =
+    since.kind === 'cursor' ? since.position : { height: height ?? head.height, place: documents, row: 0n };
   // Behind the documents of a commit there may be erasures. No feed has given a position behind them.
   const mayBeErasure = head.has_erasures && (since.kind === 'now' || position.place > documents);
   const end = mayBeErasure ? await placeBehindErasures(db, app, position.height, documents) : documents;

@@ -2,8 +2,8 @@ import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { App } from '../catalog/app';
 import { collectionAt, commitsTable, entryCount, hashBytes } from '../chain/commit-log';
-import { erasuresTable, type ErasureReason } from '../chain/erasure-log';
-import type { Position } from './cursor';
+import { erasuresTable, type BetweenReason, type ErasureReason } from '../chain/erasure-log';
+import { comparePositions, type Position } from './cursor';
 import type { FeedHead } from './feed-head';
 
 /** Commits of one window, at most. */
@@ -58,7 +58,7 @@ interface CommitSlice {
 interface ErasureRow {
   height: bigint;
   place: number;
-  reason: ErasureReason;
+  reason: BetweenReason;
   collection: string;
   collection_number: bigint;
   is_public: boolean;
@@ -165,8 +165,7 @@ interface LogPiece {
   end: Position;
 }
 
-const inOrder = ({ first: one }: LogPiece, { first: other }: LogPiece): number =>
-  one.height === other.height ? one.place - other.place : one.height < other.height ? -1 : 1;
+const inOrder = ({ first: one }: LogPiece, { first: other }: LogPiece): number => comparePositions(one, other);
 
 function partOfCommit(slice: CommitSlice): LogPiece {
   const { height, first, ordinal, collection, at, ids, hashes } = slice;
@@ -185,12 +184,15 @@ function partOfCommit(slice: CommitSlice): LogPiece {
   return {
     // The bytes of an upload are no document; their metadata has a commit of its own.
     entries: slice.is_blob ? [] : ids.map(entryOf),
-    first: { height, place: first },
-    end: { height, place: first + ids.length },
+    first: { height, place: first, row: 0n },
+    end: { height, place: first + ids.length, row: 0n },
   };
 }
 
 function partOfErasure({ height, place, reason, collection, ids, at, ...row }: ErasureRow, from: Position): LogPiece {
+  const end = { height, place: place + Math.max(ids.length, 1), row: 0n };
+  // That the log of a view begins is no change.
+  if (reason === 'view') return { entries: [], first: { height, place, row: 0n }, end };
   const entryOf = (id: string | undefined, index: number): LogEntry => ({
     kind: reason,
     height,
@@ -205,5 +207,5 @@ function partOfErasure({ height, place, reason, collection, ids, at, ...row }: E
   });
   const all = reason === 'dropped' ? [entryOf(undefined, 0)] : ids.map(entryOf);
   const entries = all.filter((entry) => height > from.height || entry.place >= from.place);
-  return { entries, first: { height, place: entries[0]?.place ?? place }, end: { height, place: place + all.length } };
+  return { entries, first: { height, place: entries[0]?.place ?? place, row: 0n }, end };
 }

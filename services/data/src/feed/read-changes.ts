@@ -2,12 +2,15 @@ import { pause } from '@granary/shared/concurrency/backoff';
 import type { ReadChangesRequest } from '@granary/shared/gen/granary/data/v1/ReadChangesRequest';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import type { ServiceError } from '@granary/shared/errors';
+import type { Queryable } from '@granary/shared/postgres/pool';
 import type { Call } from '@granary/shared/rpc/types';
 import { findApp, type App } from '../catalog/app';
 import { needsKey } from '../query/language/paging';
 import { withFreshSource } from '../query/execute/read-page';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { lookUpCollection, type ReadContext } from '../reads/read-context';
+import { pricesOfView } from '../reads/view-source';
+import type { ViewRef } from '../views/view';
 import type { ChannelSet, ChannelSets } from './channel-set';
 import { formatCursor, parseSince, shortHash, type Since } from './cursor';
 import { readFeedHead, type FeedHead } from './feed-head';
@@ -48,7 +51,9 @@ export async function readChanges(
 ): Promise<ReadChangesResponse> {
   const set = context.channelSets.of(request.channelsDigest, request.channels);
   const since = parseSince(request.since);
-  if (since.kind === 'height' && !set.channels.every(({ mayReadPrivate }) => mayReadPrivate)) throw needsKey('past');
+  // From 0 on a view gives its present rows.
+  const isPast = since.kind === 'height' && !(set.hasOnlyViews && since.height === 0n);
+  if (isPast && !set.channels.every(({ mayReadPrivate }) => mayReadPrivate)) throw needsKey('past');
   const app = await findApp(context.fast, request.appId);
   const watch = request.waitMs > 0 ? context.headSignals.watch(app) : undefined;
   try {
@@ -102,17 +107,22 @@ async function readAt(
 ): Promise<ReadAt> {
   return await withFreshSource(async (isRepeated) => {
     if (isRepeated) context.readers.forget(app.appId);
-    const head = await readFeedHead(context.fast, app, since);
     const { mayReadPrivate } = set;
-    const { pool } = new AppDatabases(context, { appId: app.appId, mayReadPrivate }, call.signal);
-    const lookUp = async (name: string) => {
-      const collection = await lookUpCollection(context, app.appId, name, isRepeated);
-      // What was cached before a change of the catalog may say that it is public still.
-      const isStale = collection !== undefined && collection.revision < head.catalogRevision;
-      return isStale ? lookUpCollection(context, app.appId, name, true) : collection;
-    };
+    const databases = new AppDatabases(context, { appId: app.appId, mayReadPrivate }, call.signal);
     const limits = { changesMax: request.limit, bytesMax: request.bytesMax, isOpening: request.isOpening };
-    return { head, window: await readWindow({ db: pool, fast: context.fast, app, lookUp }, head, set, limits) };
+    const read = async (small: Queryable, db: Queryable): Promise<ReadAt> => {
+      const head = await readFeedHead(small, app, since);
+      const lookUp = async (name: string) => {
+        const collection = await lookUpCollection(context, app.appId, name, isRepeated);
+        // What was cached before a change of the catalog may say that it is public still.
+        const isStale = collection !== undefined && collection.revision < head.catalogRevision;
+        return isStale ? lookUpCollection(context, app.appId, name, true) : collection;
+      };
+      const source = { db, fast: context.fast, app, lookUp, pricesOf: (view: ViewRef) => pricesOfView(context, view) };
+      return { head, window: await readWindow(source, head, set, limits) };
+    };
+    // The rows of views have no versions: they are read with the head whose state they are.
+    return set.views.size > 0 ? databases.snapshot((tx) => read(tx, tx)) : read(context.fast, databases.pool);
   });
 }
 

@@ -102,7 +102,7 @@ export class SourceCollections {
 
   private admitStranger(index: number, ref: CollectionRef): void {
     if (ref.readAccess === 'private') this.refused.set(index, needsKey('collection'));
-    else if (ref.readPrices) this.refused.set(index, notSold(ref.name));
+    else if (ref.readPrices) this.refused.set(index, notSold(`collection ${ref.name}`));
   }
 
   /** What is compiled outlives this request, and has channels that this one refuses. */
@@ -134,9 +134,9 @@ const tooManySelections = (): ServiceError =>
     { details: { limit: 'selections of an app', max: shownMax } },
   );
 
-const notSold = (collection: string): ServiceError =>
+export const notSold = (source: string): ServiceError =>
   new ServiceError(
     'PERMISSION_DENIED',
     FEED_NOT_SOLD,
-    `Reads of the collection ${collection} have a price, and feeds are not sold: a key with Read is needed`,
+    `Reads of the ${source} have a price, and feeds are not sold: a key with Read is needed`,
   );

@@ -18,15 +18,15 @@ export class WindowTexts {
   /** Reads the texts of a part, and ends it where they are more than `bytesMax`; one version may be larger. */
   async read(db: Queryable, part: LogPart, bytesMax: number): Promise<void> {
     let leftBytes = bytesMax;
-    for (const [source, entries] of this.bySource(part.entries)) {
+    for (const [source, entries] of this.bySource(part.logEntries)) {
       const versions = await readVersions(db, source.ref, source.matcher, entries, Math.max(1, leftBytes));
       leftBytes -= versions.bytes;
       this.versions.set(source, versions);
       this.shown.set(source, new ShownDocuments({ cipher: cipherOf(source.ref) }));
     }
-    const cut = part.entries.findIndex((entry) => this.versionOf(entry)?.text === null);
+    const cut = part.entries.findIndex((entry) => entry.kind !== 'row' && this.versionOf(entry)?.text === null);
     if (cut > 0) part.endBefore(cut);
-    for (const entry of part.entries) {
+    for (const entry of part.logEntries) {
       const span = this.spans.get(keyOf(entry));
       if (span) span.last = entry;
       else this.spans.set(keyOf(entry), { first: entry, last: entry });

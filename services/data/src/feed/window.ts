@@ -1,5 +1,6 @@
 import type { ServiceError } from '@granary/shared/errors';
 import type { FeedChange } from '@granary/shared/gen/granary/data/v1/FeedChange';
+import type { FeedEvent } from '@granary/shared/gen/granary/data/v1/FeedEvent';
 import type { Queryable } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
 import { readCatalogRevision } from '../catalog/app-lock';
@@ -8,10 +9,13 @@ import type { ChannelSet } from './channel-set';
 import { formatCursor, type Position } from './cursor';
 import { Deliveries } from './deliveries';
 import { eventsOf } from './events';
-import type { FeedHead } from './feed-head';
-import { readLog, type LogEntry } from './log';
-import { LogPart } from './log-part';
+import { readFeedHead, type FeedHead } from './feed-head';
+import { readLog, type LogEntry, type LogWindow } from './log';
+import { LogPart, positionBehind } from './log-part';
+import { rowEventsOf } from './row-events';
 import { SourceCollections } from './source-collections';
+import { readSourceViews, type PricesOf, type SourceViews } from './source-views';
+import { readViewRows } from './view-rows';
 import { WindowTexts } from './window-texts';
 
 /** The size of one window. */
@@ -39,11 +43,13 @@ export interface FeedWindow {
 
 /** Where windows are read from. */
 export interface WindowSource {
+  /** Where the log and the texts are read; of one snapshot with the head where views are followed. */
   db: Queryable;
-  /** For small statements, which do not count as scans. */
+  /** For small statements, which see what is committed. */
   fast: Queryable;
   app: App;
   lookUp: (collection: string) => Promise<CollectionRef | undefined>;
+  pricesOf: PricesOf;
 }
 
 /** Entries of the log of one window, at most. */
@@ -55,46 +61,89 @@ const collectionsMax = 64;
 
 /** Reads the window behind the position of a head. */
 export async function readWindow(
-  { db, fast, app, lookUp }: WindowSource,
+  source: WindowSource,
   head: FeedHead,
   set: ChannelSet,
   limits: WindowLimits,
 ): Promise<FeedWindow> {
-  const part = new LogPart(await readLog(db, app, head, entriesMax));
+  const { db, fast, app, lookUp } = source;
+  const part = new LogPart(set.hasOnlyViews ? await endOfLog(db, app, head) : await readLog(db, app, head, entriesMax));
   part.limitCollections(collectionsMax);
+  const collections = await collectionsOf(set, part.logEntries, lookUp);
+  const sources = new SourceCollections(set, collections);
+  const views = await readSourceViews(source, set, { position: head.position, isFresh: isFresh(set, head) });
+  const refused = new Map([...sources.refused, ...views.refused]);
+  const { missing } = sources;
+  if (limits.isOpening && missing.size + refused.size > 0) return nothingOf(head, new Map([...missing, ...refused]));
+  const bytesMax = Math.min(limits.bytesMax, Math.floor((copiesMax * limits.bytesMax) / set.shownCount));
+  const range = { from: head.position, to: part.end };
+  const changedRows = await readViewRows(db, app, views.sources, range, { changesMax: limits.changesMax, bytesMax });
+  part.addRows(changedRows);
   // Which version is the newest of a window depends on where it ends, so its end must not depend on what is delivered.
   if (set.hasLatest) part.endBefore(limits.changesMax);
-  const collections = await collectionsOf(set, part.entries, lookUp);
-  const sources = new SourceCollections(set, collections);
-  const { missing, refused } = sources;
-  if (limits.isOpening && missing.size + refused.size > 0) return nothingOf(head, new Map([...missing, ...refused]));
   const texts = new WindowTexts(sources);
-  await texts.read(db, part, Math.min(limits.bytesMax, Math.floor((copiesMax * limits.bytesMax) / set.shownCount)));
-  const deliveries = new Deliveries(sources, texts, set.channels);
-  const changes: FeedChange[] = [];
-  for (const [index, entry] of part.entries.entries()) {
-    if (changes.length === limits.changesMax) {
-      part.endBefore(index);
-      break;
-    }
-    const delivery = deliveries.of(entry);
-    if (delivery.puts.length + delivery.removals.length === 0) continue;
-    changes.push({
-      height: entry.height.toString(),
-      place: entry.place,
-      cursor: formatCursor({ height: entry.height, place: entry.place + 1 }, part.log.hashes.get(entry.height)!),
-      events: eventsOf(entry, texts.versionOf(entry), delivery, set.channels, texts.shownOf(entry)),
-    });
-  }
+  await texts.read(db, part, Math.max(1, bytesMax - changedRows.bytes));
+  const changes = changesOf(part, { set, sources, views, texts }, limits.changesMax);
   const { end, hash, completeHeight, isWhole } = part;
   const isEnded = isWhole && missing.size > 0;
   // A collection that has gone away meanwhile has its removal behind this window, and one may have become private.
   const dependsOnCatalog = isEnded || (!set.mayReadPrivate && changes.length > 0);
   if (dependsOnCatalog && (await readCatalogRevision(fast, app.number)) !== head.catalogRevision) {
-    if (isEnded || !(await areStillPublic(fast, app, collections))) return nothingOf(head, refused);
+    const isPublic = set.views.size === 0 && (await areStillPublic(fast, app, collections));
+    if (isEnded || !isPublic) return nothingOf(head, refused);
   }
   const refusals = isEnded ? new Map([...missing, ...refused]) : refused;
   return { changes, end, hash, completeHeight, isWhole, refusals };
+}
+
+/** Whether a feed has seen no row of a view yet. One of documents as well has positions that do not say. */
+const isFresh = ({ hasOnlyViews }: ChannelSet, { isFromStart }: FeedHead): boolean => hasOnlyViews && isFromStart;
+
+/** The log without entries, up to the head, for those who follow none of its documents. */
+async function endOfLog(db: Queryable, app: App, { position, hash }: FeedHead): Promise<LogWindow> {
+  const { position: end, height, hash: endHash } = await readFeedHead(db, app, { kind: 'now' });
+  const hashes = new Map([
+    [position.height, hash],
+    [height, endHash],
+  ]);
+  return { entries: [], end, hashes, completeHeight: height, isWhole: true };
+}
+
+/** What a window delivers, and to whom. */
+interface WindowSources {
+  set: ChannelSet;
+  sources: SourceCollections;
+  views: SourceViews;
+  texts: WindowTexts;
+}
+
+/** The changes of a part, which ends where there are more than so many. */
+function changesOf(part: LogPart, { set, sources, views, texts }: WindowSources, changesMax: number): FeedChange[] {
+  const deliveries = new Deliveries(sources, texts, set.channels);
+  const changes: FeedChange[] = [];
+  for (const [index, entry] of part.entries.entries()) {
+    if (changes.length === changesMax) {
+      part.endBefore(index);
+      break;
+    }
+    const events =
+      entry.kind === 'row'
+        ? rowEventsOf(entry, views.channels.get(entry.view.number)!, set.channels)
+        : documentEvents(entry, deliveries, texts, set);
+    if (events.length === 0) continue;
+    const cursor = formatCursor(positionBehind(entry), part.hashOf(entry.height));
+    changes.push({ height: entry.height.toString(), place: entry.place, cursor, events });
+  }
+  return changes;
+}
+
+function documentEvents(
+  entry: LogEntry,
+  deliveries: Deliveries,
+  texts: WindowTexts,
+  { channels }: ChannelSet,
+): FeedEvent[] {
+  return eventsOf(entry, texts.versionOf(entry), deliveries.of(entry), channels, texts.shownOf(entry));
 }
 
 /** A window without changes: what is behind its head has to be read again, unless it is refused. */

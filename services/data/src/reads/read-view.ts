@@ -24,12 +24,11 @@ import {
 import { parseVariables } from '../views/variables';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { lookUpCollection, type ReadContext } from './read-context';
-import { ownReadPrice, type ReadPrice } from '../catalog/read-price';
 import { readPriced } from './priced-read';
-import { touchedPrices, viewPrices } from './touched-prices';
+import { touchedPrices } from './touched-prices';
 import { readTagged } from './page-tag';
 import { lookUpJoined, resolveJoins } from './resolve-joins';
-import { readableView } from './view-source';
+import { pricesOfView, readableView } from './view-source';
 import { requireView, storedView, type ViewRef } from '../views/view';
 import { readPage, withFreshSource } from '../query/execute/read-page';
 
@@ -106,18 +105,6 @@ export async function readView(
     ];
     return await (prices.length === 0 ? readAs(request) : readPriced(prices, request, readAs));
   });
-}
-
-/** A view has its own price, or those of what it reads of its sources. */
-async function pricesOfView(db: ReadContext, view: ViewRef): Promise<readonly ReadPrice[]> {
-  const { appId, sourceCollections } = view;
-  const ownPrices = ownReadPrice(view.readPriceText);
-  if (ownPrices) return ownPrices;
-  const collections = await Promise.all(sourceCollections.map((name) => lookUpCollection(db, appId, name, false)));
-  return viewPrices(
-    view,
-    collections.filter((collection) => collection !== undefined),
-  );
 }
 
 /** The collections whose documents decide the rows of a view: of a lazy one its last refresh does. */

@@ -1,10 +1,12 @@
 import { row } from '@granary/shared/postgres/pool';
 import { notFound } from '@granary/shared/errors';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
+import { ownReadPrice, type ReadPrice } from '../catalog/read-price';
 import { viewRelation } from '../query/plan/relation';
 import { countComputed, liveRelation, sourceNames, type ReadableView } from '../views/live/live-relation';
 import { storedView, type ViewRef } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
+import { viewPrices } from './touched-prices';
 
 /** The rows of a view as they are read now. A live view that is not whole is computed. Throws COLLECTION_NOT_FOUND. */
 export async function readableView(db: ReadContext, view: ViewRef): Promise<ReadableView> {
@@ -23,4 +25,16 @@ async function sourceOf(db: ReadContext, { appId }: ViewRef, name: string): Prom
   const source = await lookUpCollection(db, appId, name, true);
   if (!source) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
   return source;
+}
+
+/** A view has its own price, or those of what it reads of its sources. */
+export async function pricesOfView(db: ReadContext, view: ViewRef): Promise<readonly ReadPrice[]> {
+  const { appId, sourceCollections } = view;
+  const ownPrices = ownReadPrice(view.readPriceText);
+  if (ownPrices) return ownPrices;
+  const collections = await Promise.all(sourceCollections.map((name) => lookUpCollection(db, appId, name, false)));
+  return viewPrices(
+    view,
+    collections.filter((collection) => collection !== undefined),
+  );
 }

@@ -9,6 +9,7 @@ import type { ReadAccess } from '../catalog/collection';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { storedPrice } from '../catalog/read-price';
 import { checkDefinition, definitionOf, insertView, type ViewDefinition } from './definition';
+import { beginRowLog } from './row-log';
 import { requireView, type ViewRef } from './view';
 import { enqueueRefresh } from './views';
 import type { PoolContext } from '../postgres/databases';
@@ -16,8 +17,8 @@ import type { PoolContext } from '../postgres/databases';
 /**
  * Changes the members of a view that the request has. Where its rows follow from them, it is built anew beside the
  * present rows, by a job, and takes their place once it is filled; a change before that takes the place of this one.
- * Where only its access or its price changes, that is done at once, and the ticket is empty. Throws as `createView`
- * does, VIEW_NOT_FOUND.
+ * Where only its access or its price changes, or whether the changes of its rows are kept, that is done at once, and the
+ * ticket is empty. Throws as `createView` does, VIEW_NOT_FOUND.
  */
 export async function changeView(
   { pool, defaultRead }: PoolContext & { defaultRead: ReadAccess },
@@ -36,9 +37,10 @@ export async function changeView(
     if (hasSameRows(view, definition)) {
       await execute(
         tx,
-        sql`update view set read_access = ${checked.readAccess}, read_price_config_text = ${definition.readPriceText}
-            where number = ${view.number}`,
+        sql`update view set read_access = ${checked.readAccess}, read_price_config_text = ${definition.readPriceText},
+              keeps_changes = ${definition.keepsChanges} where number = ${view.number}`,
       );
+      if (definition.keepsChanges && !view.keepsChanges) await beginRowLog(tx, view, view.tableNumber);
       await bumpCatalogRevision(tx, app.number);
       return { name, ticketId: '' };
     }
@@ -65,6 +67,7 @@ function requestOf(view: ViewRef, change: ChangeViewRequest): CreateViewRequest 
     readPriceConfig: readPriceConfig ?? storedPrice(view.readPriceText),
     ticketId: change.ticketId,
     mayPublish: change.mayPublish,
+    keepsChanges: change.keepsChanges ?? view.keepsChanges,
   });
 }
 

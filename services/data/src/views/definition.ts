@@ -33,6 +33,8 @@ export interface ViewDefinition {
   sourceCollections: string[];
   refreshMode: string;
   readPriceText: string | null;
+  /** Whether the changes of its rows are logged. */
+  keepsChanges: boolean;
 }
 
 /** A definition is checked with these. */
@@ -75,7 +77,26 @@ export function definitionOf(request: CreateViewRequest): ViewDefinition {
   const variables = parseVariables(variablesText);
   checkVariableLengths(variables);
   const readPriceText = priceText(request.readPriceConfig);
-  return { name, queryText, query, variablesText, variables, sourceCollections, refreshMode, readPriceText };
+  const keepsChanges = request.keepsChanges ?? false;
+  if (keepsChanges) assertFollowable(query, refreshMode);
+  return {
+    name,
+    queryText,
+    query,
+    variablesText,
+    variables,
+    sourceCollections,
+    refreshMode,
+    readPriceText,
+    keepsChanges,
+  };
+}
+
+/** Throws INVALID_QUERY for a view whose rows do not change one by one. */
+function assertFollowable(query: ViewQuery, refreshMode: string): void {
+  if (refreshMode !== 'live') throw invalidQuery('changes', 'can only be kept of a view with the refresh_mode live');
+  if (query.limit === undefined) return;
+  throw invalidQuery('changes', 'cannot be kept of a view with a limit: which rows it shows depends on all others');
 }
 
 /**
@@ -172,9 +193,10 @@ export async function insertView(
   const { number } = (await row<{ number: bigint }>(
     tx,
     sql`insert into view (app_number, name, query_text, source_collections, refresh_mode, variables_text, read_access,
-          layout_text, read_price_config_text, status, created_at, replaces)
+          layout_text, read_price_config_text, keeps_changes, status, created_at, replaces)
         values (${app.number}, ${name}, ${queryText}, ${sourceCollections}, ${refreshMode}, ${variablesText},
-          ${readAccess}, ${layoutText}, ${view.readPriceText}, 'building', clock_timestamp(), ${replaces}) returning number`,
+          ${readAccess}, ${layoutText}, ${view.readPriceText}, ${view.keepsChanges}, 'building', clock_timestamp(),
+          ${replaces}) returning number`,
   ))!;
   return number;
 }

@@ -16,7 +16,7 @@ export async function takePlace(tx: Connection, { appNumber, number, replaces }:
     tx,
     sql`update view v set query_text = n.query_text, source_collections = n.source_collections,
           refresh_mode = n.refresh_mode, variables_text = n.variables_text, read_access = n.read_access,
-          read_price_config_text = n.read_price_config_text, layout_text = n.layout_text, table_number = n.table_number,
+          read_price_config_text = n.read_price_config_text, keeps_changes = n.keeps_changes, layout_text = n.layout_text, table_number = n.table_number,
           building_table_number = null, row_count = n.row_count, status = n.status, error = n.error,
           refreshed_at = n.refreshed_at
         from view n where n.number = ${number} and v.number = n.replaces`,

@@ -1,4 +1,4 @@
-import { row, type Queryable } from '@granary/shared/postgres/pool';
+import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { notFound, ServiceError } from '@granary/shared/errors';
 import { findApp } from '../catalog/app';
@@ -27,6 +27,10 @@ export interface ViewRef {
   createdAt: Date;
   refreshedAt: Date | null;
   readPriceText: string | null;
+  /** Whether the changes of its rows are logged, and behind which place the log is complete. */
+  keepsChanges: boolean;
+  changesHeight: bigint | null;
+  changesPlace: number | null;
   /** The number of the view whose place it takes once it is filled; null for a view. */
   replaces: bigint | null;
   /** Whether anything of its application has a price. */
@@ -38,7 +42,7 @@ export interface ViewRef {
 export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, ${shownViewName} as name, v.replaces, v.query_text as "queryText",
   v.source_collections as "sourceCollections", v.refresh_mode as "refreshMode", v.variables_text as "variablesText",
   v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.layout_text as "layoutText",
-  v.row_count as "rowCount",
+  v.row_count as "rowCount", v.keeps_changes as "keepsChanges", v.changes_height as "changesHeight", v.changes_place as "changesPlace",
   v.created_at as "createdAt",
   case when v.refresh_mode = 'lazy' then v.refreshed_at else (
     select max(coalesce(c.last_write_at, v.refreshed_at)) from collection c
@@ -59,6 +63,14 @@ export function findView(db: Queryable, app: { number: bigint }, name: string): 
         and v.replaces is null`,
   );
 }
+
+/** The views of an app that have one of these names. */
+export const findViews = (db: Queryable, app: { number: bigint }, names: readonly string[]): Promise<ViewRef[]> =>
+  rows<ViewRef>(
+    db,
+    sql`select ${viewColumns} from ${viewsWithApp} where v.app_number = ${app.number} and v.name = any(${names}::text[])
+        and v.replaces is null`,
+  );
 
 /** Throws APP_NOT_FOUND, VIEW_NOT_FOUND. */
 export async function requireView(db: Queryable, appId: string, name: string): Promise<ViewRef> {

@@ -17,6 +17,7 @@ import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS } from '../catalog/names';
 import { checkDefinition, definitionOf, insertView } from './definition';
 import { readLayout } from './layout';
+import { beginRowLog } from './row-log';
 import { findApp, type App } from '../catalog/app';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { storedPrice } from '../catalog/read-price';
@@ -52,6 +53,7 @@ export async function createView(
     const { readAccess, mayPublish } = request;
     const checked = await checkDefinition(tx, app, definition, { readAccess, mayPublish, defaultRead });
     const number = await insertView(tx, app, definition, checked);
+    if (definition.keepsChanges) await beginRowLog(tx, { appNumber: app.number, number, name }, null);
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
     return { name, ticketId: await enqueueRefresh(tx, app, number, name, { ticketId }) };
@@ -125,6 +127,7 @@ function toView(view: ViewRef): View {
     createdAt: view.createdAt.toISOString(),
     refreshedAt: view.refreshedAt?.toISOString(),
     readPriceConfig: storedPrice(view.readPriceText),
+    keepsChanges: view.keepsChanges,
   });
 }
 

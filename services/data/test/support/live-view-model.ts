@@ -8,6 +8,7 @@ import { log, noIdempotency, storeRequest, type App, type Methods } from './data
 import { parse } from './query-fixture';
 import type { Random } from './random';
 import { type ViewGenerator } from './view-generator';
+import { ViewFollower, type Follow } from './view-follower';
 import { viewRecords, type Source, type StoredDocument, type ViewMeaning } from './view-reference';
 
 type Document = { id: string } & Record<string, unknown>;
@@ -41,7 +42,7 @@ interface Answers {
 /** What the model does: by the methods of a service, or by HTTP. */
 export type ModelMethods = {
   [M in keyof Answers]: (request: Parameters<Methods[M]>[0]) => Promise<Answers[M]>;
-};
+} & { follow: Follow };
 
 export interface ModelContext {
   /** Of the copies of the service: each request goes to any of them. */
@@ -61,6 +62,11 @@ function compared(view: ViewMeaning, records: readonly unknown[]): unknown {
   return isByInstant ? records.map((value) => JSON.stringify(value)).sort() : records;
 }
 
+const inAnyOrder = (records: readonly unknown[]): string[] => records.map((value) => JSON.stringify(value)).sort();
+
+/** The others are written without a log. */
+const isFollowed = ({ name, view }: ModelView): boolean => view.limit === undefined && Number(name.slice(1)) % 4 !== 0;
+
 const lazyName = (name: string): string => `${name}-lazy`;
 
 const textOf = (document: Document): string =>
@@ -70,7 +76,9 @@ const textOf = (document: Document): string =>
 export class LiveViewModel {
   readonly views: ModelView[] = [];
   /** How many comparisons were made. */
-  readonly comparisons = { withMeanings: 0, withLazyViews: 0 };
+  readonly comparisons = { withMeanings: 0, withLazyViews: 0, withFollowers: 0 };
+  /** By the name of a view: names come back with other views. */
+  private readonly followers = new Map<string, ViewFollower>();
   /** The lazy views of the same definitions, by name, that have been made. */
   private readonly lazy = new Set<string>();
   private readonly documents = { base: new Map<string, StoredDocument>(), other: new Map<string, StoredDocument>() };
@@ -130,7 +138,7 @@ export class LiveViewModel {
     await this.store(collection, this.changedDocuments(1 + random(kind < 8 ? 40 : 4), 'k'));
   }
 
-  async check(moment: object): Promise<void> {
+  async check(moment: object, hasFollowers = true): Promise<void> {
     const sources = this.sources();
     const found = await Promise.all(this.views.map(({ name }) => this.read(name)));
     for (const [at, { name, view, asked }] of this.views.entries()) {
@@ -138,6 +146,26 @@ export class LiveViewModel {
       expect(seen).toEqual({ ...seen, records: compared(view, viewRecords(view, sources)) });
       this.comparisons.withMeanings += 1;
     }
+    if (!hasFollowers) return;
+    for (const [at, view] of this.views.entries())
+      if (isFollowed(view)) await this.checkFollower(view, found[at]!, moment);
+  }
+
+  /** Whoever follows a view has its rows, however often they have changed since the last time, and none twice. */
+  private async checkFollower({ name, asked }: ModelView, records: readonly unknown[], moment: object): Promise<void> {
+    // Some lag behind.
+    if (this.context.random(3) > 0) return;
+    const follower = this.followers.get(name) ?? new ViewFollower(this.app.appId, name);
+    this.followers.set(name, follower);
+    const rows = await follower.catchUp((request) => this.copy().follow(request), this.context.random);
+    const seen = { moment, name, asked, rows: inAnyOrder(rows) };
+    expect(seen).toEqual({ ...seen, rows: inAnyOrder(records) });
+    this.comparisons.withFollowers += 1;
+  }
+
+  /** How often followers had to begin anew. */
+  get resets(): number {
+    return [...this.followers.values()].reduce((sum, { resets }) => sum + resets, 0);
   }
 
   /** The same definitions as lazy views, which are filled anew, give the same texts. */
@@ -172,7 +200,7 @@ export class LiveViewModel {
       `update view set table_number = null where app_number = $1 and refresh_mode = 'live'`,
       [this.app.number],
     );
-    await this.check({ computed: true });
+    await this.check({ computed: true }, false);
   }
 
   private copy(): ModelMethods {
@@ -186,7 +214,8 @@ export class LiveViewModel {
     return { name: `v${this.named}`, view, asked: query, sourceCollections };
   }
 
-  private async createView({ name, asked, sourceCollections }: ModelView, refreshMode: string): Promise<void> {
+  private async createView(made: ModelView, refreshMode: string): Promise<void> {
+    const { name, asked, sourceCollections } = made;
     const { appId, number } = this.app;
     const ticketId = newTicket('j', number);
     await this.copy().createView({
@@ -198,6 +227,7 @@ export class LiveViewModel {
       refreshMode,
       variablesJson: Buffer.from(''),
       readAccess: '',
+      keepsChanges: refreshMode === 'live' && isFollowed(made),
       ticketId,
     });
     await this.completed(ticketId);

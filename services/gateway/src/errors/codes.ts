@@ -56,7 +56,8 @@ export const codes = {
   FORBIDDEN: { status: 403, meaning: 'The key belongs to another app, or lacks the permission.' },
   FEED_NOT_SOLD: {
     status: 403,
-    meaning: 'Reads of the collection have a price, and its changes are not sold: only a key with `Read` gets them.',
+    meaning:
+      'Reads of the collection or the view have a price, and its changes are not sold: only a key with `Read` gets them.',
   },
   NOT_FOUND: { status: 404, meaning: 'No such route.' },
   APP_NOT_FOUND: { status: 404, meaning: 'No such app.' },
@@ -153,11 +154,16 @@ export const codes = {
     status: 409,
     meaning: 'The available balance is smaller than the amount; `details.available_balance` is what there is.',
   },
+  VIEW_HAS_NO_CHANGES: {
+    status: 409,
+    meaning: 'The changes of the view are not kept: a live view can be followed once it has `"changes": true`.',
+  },
   CURSOR_GONE: {
     status: 410,
     meaning:
       'The cursor is of another history of the app, from before a backup was restored: read the documents anew, and the ' +
-      'feed from then on.',
+      'feed from then on. Or the view was built again, or so much has changed in it that its changes from there on are ' +
+      'not kept: follow it from 0 on.',
   },
   PRECONDITION_FAILED: { status: 412, meaning: '`If-Match` does not name the present version.' },
   LENGTH_REQUIRED: {

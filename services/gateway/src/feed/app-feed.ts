@@ -45,7 +45,7 @@ export class AppFeed {
   isDelivering = false;
   private readonly groups = new Map<string, FeedGroup>();
   private cursor = '';
-  private position: Position = { height: 0, place: 0 };
+  private position: Position = { height: 0, place: 0, row: 0 };
   private catalogRevision = '0';
   private channels: Channels = noChannels;
   private routes: Array<Array<Route<FeedGroup>>> = [];

@@ -10,8 +10,8 @@ export interface Subscription {
 
 /** Tells a channel from others, wherever its request has it. */
 export function channelKey({ collections, find, select, ...flags }: FeedChannel): string {
-  const { omitsDocuments, onlyLatest, mayReadPrivate, isDelegated } = flags;
-  const texts = [find.toString(), select.toString()];
+  const { view, omitsDocuments, onlyLatest, mayReadPrivate, isDelegated } = flags;
+  const texts = [view, find.toString(), select.toString()];
   const text = JSON.stringify([collections, ...texts, omitsDocuments, onlyLatest, mayReadPrivate, isDelegated]);
   return hash('sha256', text, 'base64url');
 }

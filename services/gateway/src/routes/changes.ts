@@ -28,22 +28,26 @@ const defaultLimit = 100;
 const changeSchema = z.object({
   event: z
     .enum(['put', 'remove'])
-    .describe('`put`: a new version; `remove`: it is not there any more, or not for this filter'),
+    .describe('`put`: a new version, or a row of a view; `remove`: it is not there any more, or not for this filter'),
   cursor: z.string().optional().describe('Where a feed continues behind it'),
   as: z.array(z.string()).optional().describe('The subscriptions that it is for'),
   height: z.int().describe('The height of its commit'),
-  place: z.int().describe('Its place among the changes of that height'),
-  collection: z.string().describe('Name of the collection'),
-  id: z.string().optional().describe('Id of the document; none where a whole collection was dropped'),
+  place: z.int().optional().describe('Its place among the changes of that height; none for a row of a view'),
+  collection: z.string().optional().describe('Name of the collection'),
+  view: z.string().optional().describe('In its place: name of the view whose row it is'),
+  id: z.string().optional().describe('Id of the document or the row; none where a whole collection was dropped'),
   id_sha256: z
     .string()
     .optional()
     .describe('In place of the id, for a token with a filter: what it erased may not have been its'),
   version: z.int().nullable().optional().describe('Its version; null where its text is not stored any more'),
-  at: timeSchema.describe('When it was committed'),
+  at: timeSchema.optional().describe('When it was committed; none for a row of a view'),
   sha256: z.string().nullable().optional().describe('SHA-256 of the stored text; null where it was not kept'),
   reason: z.enum(['deleted', 'filtered', 'erased', 'dropped']).optional().describe('Of a removal'),
-  document: objectSchema.nullable().optional().describe('The document; null where its text is not stored any more'),
+  document: objectSchema
+    .nullable()
+    .optional()
+    .describe('The document, or the row; null where its text is not stored any more'),
   last: z.literal(true).optional().describe('On the last change of a commit'),
 });
 
@@ -87,8 +91,12 @@ const responses = {
   },
   401: { description: 'A private collection, without a key', codes: ['UNAUTHENTICATED'] },
   403: { description: 'Reads of the collection have a price', codes: ['FEED_NOT_SOLD'] },
-  404: { description: 'There is no such application or collection', codes: ['APP_NOT_FOUND', 'COLLECTION_NOT_FOUND'] },
-  410: { description: 'The cursor is of another history', codes: ['CURSOR_GONE'] },
+  404: {
+    description: 'There is no such application, collection or view',
+    codes: ['APP_NOT_FOUND', 'COLLECTION_NOT_FOUND', 'VIEW_NOT_FOUND'],
+  },
+  409: { description: 'The changes of the view are not kept', codes: ['VIEW_HAS_NO_CHANGES'] },
+  410: { description: 'The cursor is of another history, or of a view that was built again', codes: ['CURSOR_GONE'] },
   429: { description: 'Too many feeds are open', codes: ['TOO_MANY_STREAMS', 'TOO_MANY_FILTERS', 'TOO_MANY_REQUESTS'] },
 } as const;
 
@@ -170,7 +178,11 @@ export const changeRoutes = [
         example: { token: 'ft_…', expires_at: exampleTime },
       },
       400: { description: 'A subscription is not valid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
-      404: { description: 'There is no such collection', codes: ['COLLECTION_NOT_FOUND'] },
+      404: {
+        description: 'There is no such collection or view',
+        codes: ['COLLECTION_NOT_FOUND', 'VIEW_NOT_FOUND'],
+      },
+      409: { description: 'The changes of the view are not kept', codes: ['VIEW_HAS_NO_CHANGES'] },
     },
     handle: async (gateway, request) => {
       const { clients, feeds } = gateway;
@@ -210,8 +222,8 @@ function keyFeed(gateway: GatewayContext, request: FeedRouteRequest): FeedReques
 
 /** A feed by a token, which says everything but where it begins. Throws UNAUTHENTICATED, VALIDATION_FAILED. */
 async function tokenFeed(gateway: GatewayContext, request: FeedRouteRequest, token: string): Promise<FeedRequest> {
-  const { collection, find, select, documents, mode } = request.query;
-  for (const [name, value] of Object.entries({ collection, find, select, documents, mode })) {
+  const { collection, view, find, select, documents, mode } = request.query;
+  for (const [name, value] of Object.entries({ collection, view, find, select, documents, mode })) {
     if (value !== undefined) throw invalid('The query string is not valid', { [name]: ['is what the token says'] });
   }
   const appId = request.path.app_id;

@@ -24,6 +24,7 @@ export interface FeedRights {
 
 /** The subscription that the parameters of a URL are. Throws VALIDATION_FAILED. */
 export function subscriptionOfQuery(query: z.output<typeof feedQuery>, rights: FeedRights): Subscription {
+  assertAlone(query, 'The query string is not valid');
   const collections = query.collection === undefined ? [] : collectionNames(query.collection);
   if (Buffer.byteLength(query.find ?? '') > findBytesMax) {
     throw invalid('The query string is not valid', { find: [`may have at most ${findBytesMax} bytes`] });
@@ -35,9 +36,27 @@ export function subscriptionOfQuery(query: z.output<typeof feedQuery>, rights: F
     omitsDocuments: query.documents === 'false',
     onlyLatest: query.mode === 'latest',
     location: '',
+    view: query.view ?? '',
     ...rights,
   };
   return { name: undefined, channel };
+}
+
+/** Throws VALIDATION_FAILED where a view is named together with what only collections have. */
+function assertAlone(
+  {
+    view,
+    collection,
+    find,
+    mode,
+  }: Pick<z.output<typeof feedQuery>, 'view' | 'collection' | 'mode'> & { find?: unknown },
+  message: string,
+  location = '',
+): void {
+  if (view === undefined) return;
+  for (const [name, value] of Object.entries({ collection, find, mode })) {
+    if (value !== undefined) throw invalid(message, { [`${location}${name}`]: ['is for collections, not for a view'] });
+  }
 }
 
 function collectionNames(text: string): string[] {
@@ -59,8 +78,10 @@ export function subscriptionsOfBody(body: Subscribed, tree: JsonValue, rights: F
   const list = members.get('subscriptions') as Array<Map<string, JsonValue>>;
   const select = members.get('select');
   const names = new Set<string>();
-  return body.subscriptions.map(({ as: name, collection, mode }, index) => {
+  return body.subscriptions.map((subscription, index) => {
+    const { as: name, collection, view, mode } = subscription;
     const location = `subscriptions[${index}]`;
+    assertAlone(subscription, 'The body is not valid', `${location}.`);
     if (names.has(name)) throw invalid('The body is not valid', { [`${location}.as`]: ['is the name of another one'] });
     names.add(name);
     const find = list[index]!.get('find');
@@ -75,6 +96,7 @@ export function subscriptionsOfBody(body: Subscribed, tree: JsonValue, rights: F
       omitsDocuments: body.documents === false,
       onlyLatest: mode === 'latest',
       location,
+      view: view ?? '',
       ...rights,
     };
     return { name, channel };

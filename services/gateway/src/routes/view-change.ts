@@ -8,13 +8,14 @@ import { bodyLimits, route } from '../pipeline/route';
 import { priceConfigSchema, readPriceOf } from '../validation/index-prices';
 import { memberBytes } from '../validation/json-members';
 import { accessPolicySchema, exampleTicket, successSchema, ticketSchema } from '../validation/schemas';
-import { ownPrice, refreshModes, variablesSchema, viewDefinition } from '../validation/view-definition';
+import { changesSchema, ownPrice, refreshModes, variablesSchema, viewDefinition } from '../validation/view-definition';
 
 const changeSchema = z
   .strictObject({
     query: viewDefinition.shape.query.optional(),
     source_collections: viewDefinition.shape.source_collections.optional(),
     refresh_mode: z.enum(refreshModes).optional().describe('`lazy` or `live`'),
+    changes: changesSchema.optional(),
     variables: variablesSchema.optional(),
     access_policy: accessPolicySchema.optional(),
     read_price_config: priceConfigSchema.optional().describe(`${ownPrice.split('.')[0]}. \`{}\` removes it`),
@@ -57,8 +58,8 @@ export const changeViewRoute = route({
   description:
     'What the body does not name stays as it is. A task builds the view anew; its present rows are read until the new ' +
     'ones take their place, with the new definition, and stay where the task fails. A change during that time takes the ' +
-    'place of the one before. Where only access or price change, that is done at once. To show a private source in ' +
-    'public, and to set a price, needs `Admin`.',
+    'place of the one before. Where only access, price or `changes` change, that is done at once. To show a private ' +
+    'source in public, and to set a price, needs `Admin`.',
   tag: 'Views',
   auth: { kind: 'app', permission: 'Write' },
   headers: idempotencyHeader,
@@ -72,7 +73,7 @@ export const changeViewRoute = route({
   },
   responses: {
     200: {
-      description: 'Its access or its price is changed',
+      description: 'Its access, its price or whether its changes are kept is changed',
       schema: successSchema,
       example: { success: true, message: 'View by_stars is changed' },
     },
@@ -92,6 +93,7 @@ export const changeViewRoute = route({
         readAccess: view.access_policy?.read ?? '',
         ticketId: newTicket('j', BigInt(caller.appNumber)),
         mayPublish: mayPublish(caller),
+        ...(view.changes !== undefined && { keepsChanges: view.changes }),
         ...readPriceOf(view),
         idempotency: idempotencyOfJson(request),
       },

@@ -20,7 +20,7 @@ import {
   timeSchema,
 } from '../validation/schemas';
 import { priceConfigSchema, priceJson, readPriceOf } from '../validation/index-prices';
-import { refreshModes, variablesSchema, viewDefinition } from '../validation/view-definition';
+import { changesSchema, refreshModes, variablesSchema, viewDefinition } from '../validation/view-definition';
 import { buildAnswer, buildResponses, changeViewRoute } from './view-change';
 import { memberBytes } from '../validation/json-members';
 import { publicQueryErrors } from './documents';
@@ -32,6 +32,7 @@ const exampleView = {
   query: { group_by: 'stars', aggregate: { notes: { $count: '*' } } },
   source_collections: ['notes'],
   refresh_mode: 'lazy',
+  changes: false,
   variables: { stars: 'stars' },
   access_policy: { read: 'public' },
   status: 'ready',
@@ -48,6 +49,7 @@ const viewSchema = z
     query: objectSchema.describe('As it was given'),
     source_collections: z.array(z.string()).describe('The collections that it reads'),
     refresh_mode: z.enum(refreshModes).describe('How it is kept current'),
+    changes: changesSchema,
     variables: variablesSchema,
     access_policy: accessPolicySchema,
     read_price_config: priceConfigSchema.optional().describe('Its own price, where it has one'),
@@ -93,6 +95,7 @@ function viewJson(view: View) {
     query: jsonText(view.queryJson) ?? {},
     source_collections: view.sourceCollections,
     refresh_mode: view.refreshMode,
+    changes: view.keepsChanges,
     variables: jsonText(view.variablesJson) ?? {},
     access_policy: accessPolicy(view.readAccess),
     status: view.status,
@@ -177,6 +180,7 @@ export const viewRoutes = [
           readAccess: view.access_policy?.read ?? '',
           ticketId: newTicket('j', BigInt(caller.appNumber)),
           mayPublish: mayPublish(caller),
+          keepsChanges: view.changes ?? false,
           ...readPriceOf(view),
           idempotency: idempotencyOfJson(request),
         },

@@ -17,9 +17,11 @@ const sinceText =
   '`now`, a height (`0`: everything, `41`: what follows commit 41) or the cursor of a change. The header `Last-Event-ID` ' +
   'takes its place';
 const modeText = '`all`: every version; `latest`: each document once in a step, in its newest version';
+const viewText =
+  'Name of a live view with `changes`, in the place of collections: its changed rows, each in its newest state; `since=0` begins with all of them';
 const documentsText = '`false`: without the documents, only their ids';
 
-const cursorPattern = /^(now|[0-9]{1,15}([.][0-9]{1,9}-[0-9a-f]{8})?)$/;
+const cursorPattern = /^(now|[0-9]{1,15}([.][0-9]{1,9}([.][0-9]{1,15})?-[0-9a-f]{8})?)$/;
 const cursorRule = 'must be now, a height or a cursor';
 
 /** The parameters of a feed in a URL. */
@@ -33,6 +35,7 @@ export const feedQuery = z.strictObject({
     .describe(
       `Names of collections, separated by commas, at most ${collectionsMax}; without it all, which needs a key with \`Read\``,
     ),
+  view: nameSchema.optional().describe(viewText),
   find: z.string().min(1).max(findBytesMax).optional().describe('A filter as JSON text, with exactly one collection'),
   select: z.string().min(1).max(findBytesMax).optional().describe('Fields separated by commas, or a selection as JSON'),
   documents: z.enum(['true', 'false']).optional().describe(documentsText),
@@ -50,6 +53,7 @@ export const feedQuery = z.strictObject({
 const subscriptionSchema = z.strictObject({
   as: nameSchema.describe('What the changes call it, in `as`'),
   collection: nameSchema.optional().describe('Name of the collection; without it all of the application'),
+  view: nameSchema.optional().describe(viewText),
   find: findSchema.optional(),
   mode: z.enum(['all', 'latest']).optional().describe(modeText),
 });

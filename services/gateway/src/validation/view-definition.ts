@@ -15,6 +15,10 @@ export const variablesSchema = z
 export const ownPrice =
   'The price of every read without a key that has `Read`; needs `Admin`. Absent or `{}`: the prices of what it reads';
 
+export const changesSchema = z
+  .boolean()
+  .describe('Whether the changes of its rows can be followed (docs/feed.md): of a `live` view without a `limit`');
+
 /** A view is made from these members. */
 export const viewDefinition = z.strictObject({
   name: nameSchema,
@@ -30,6 +34,7 @@ export const viewDefinition = z.strictObject({
     .describe(
       '`lazy`, the default: a task fills it when it is made and at each refresh. `live`: it changes in the transaction of each write; a query that cannot is refused',
     ),
+  changes: changesSchema.optional(),
   variables: variablesSchema.nullish(),
   access_policy: accessPolicySchema.optional(),
   read_price_config: priceConfigSchema.optional().describe(ownPrice),

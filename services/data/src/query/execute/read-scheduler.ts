@@ -1,7 +1,8 @@
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { queryUntilAborted, type Statement } from '../../postgres/cancellable';
 import type { Multiplexer } from '../../postgres/multiplexer';
-import type { Queryable } from '@granary/shared/postgres/pool';
+import type { Connection, Queryable } from '@granary/shared/postgres/pool';
+import { transaction } from '@granary/shared/postgres/transaction';
 import { ActiveApps } from '@granary/shared/concurrency/active-apps';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { ServiceError } from '@granary/shared/errors';
@@ -154,6 +155,16 @@ export class AppDatabases implements ReadDatabases {
         }
       });
     return { query } as unknown as Queryable;
+  }
+
+  /** Runs several statements of one snapshot, as one scan. */
+  snapshot<T>(work: (tx: Connection) => Promise<T>): Promise<T> {
+    const { pool } = this.shared;
+    const { limits } = this;
+    const options = { isolation: 'repeatable read', readOnly: true } as const;
+    return this.scan(() =>
+      transaction(pool, work, limits ? { ...options, statementTimeoutMs: limits.timeoutMs } : options),
+    );
   }
 
   record(plan: PagePlan): void {

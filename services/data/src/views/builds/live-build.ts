@@ -14,6 +14,7 @@ import { livePlan, rowDelta, type LivePlan } from '../live/live-plan';
 import { viewCtes } from '../live/live-sql';
 import { planView } from '../plan/view-plan';
 import { takePlace } from '../replacement';
+import { beginRowLog, logFirstRows } from '../row-log';
 import { addKeyColumns, createViewTable } from '../tables';
 import { parseVariables } from '../variables';
 import type { ViewRef } from '../view';
@@ -221,8 +222,22 @@ async function switchOn(pool: Pool, build: LiveBuild): Promise<void> {
       const filled = { rows: build.rows, layoutText: JSON.stringify(layout), refreshedAt: sql`clock_timestamp()` };
       await useTable(tx, pool, build, filled);
       await takePlace(tx, view);
+      await logRows(tx, build);
       await bumpCatalogRevision(tx, view.appNumber);
     },
     { statementTimeoutMs: 60_000 },
   );
+}
+
+/**
+ * Logs the rows of a view with `changes`. Whoever followed other rows begins anew; nobody who has followed a view that
+ * had none yet.
+ */
+async function logRows(tx: Connection, { view, table }: LiveBuild): Promise<void> {
+  const logged = { ...view, number: view.replaces ?? view.number };
+  // It may have been changed during the build.
+  const kept = await row(tx, sql`select from view where number = ${logged.number} and keeps_changes`);
+  if (!kept) return;
+  const hadRows = view.replaces !== null || view.tableNumber !== null || view.status !== 'building';
+  await (hadRows ? beginRowLog(tx, logged, table.number) : logFirstRows(tx, logged, table.number));
 }

@@ -1,6 +1,7 @@
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { viewKeyColumn } from '../../catalog/table-names';
 import { assertTouched, changedFields, cteOf, excluded, keyColumns, selectedText, type LivePlan } from './live-plan';
+import { changedRow } from './row-changes';
 
 /** The rows of its source that a view without groups has, as `id, body` and its keys. */
 export function documentRows(plan: LivePlan): Sql {
@@ -25,8 +26,8 @@ export function documentCtes(plan: LivePlan, isBounded: boolean): Sql[] {
   return [
     sql`${row} as materialized (${documentRows(plan)})`,
     sql`${put} as (insert into ${plan.table} as v (id, body${names}) select * from ${row} ${bound}
-          on conflict (id) do update set ${excluded(columns)} returning old.id is null as added)`,
+          on conflict (id) do update set ${excluded(columns)} returning old.id is null as added${changedRow(plan, sql`v.id`)})`,
     sql`${dropped} as (delete from ${plan.table} where id in (select id from ${source} where w = -1)
-          and id not in (select id from ${row}) returning 1)`,
+          and id not in (select id from ${row}) returning id)`,
   ];
 }

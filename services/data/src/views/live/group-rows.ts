@@ -17,6 +17,7 @@ import {
   type Slot,
 } from './entries';
 import { changedFields, cteOf, keyColumns, selectedText, type LivePlan } from './live-plan';
+import { changedRow } from './row-changes';
 
 /** A number that a group keeps and changes by differences, with its column. */
 interface Accumulator {
@@ -242,7 +243,7 @@ export function groupCtes(plan: LivePlan, groups: Groups, isBounded: boolean): S
               columns.map((column) => sql`r.${column}`),
               ', ',
             )})
-          returning merge_action() = 'INSERT' as added, merge_action() = 'DELETE' as removed)`,
-    sql`${dropped} as (select 1 from ${put} where removed)`,
+          returning merge_action() = 'INSERT' as added, merge_action() = 'DELETE' as removed${changedRow(plan, sql`r.id`)})`,
+    sql`${dropped} as (select from ${put} where removed)`,
   ];
 }

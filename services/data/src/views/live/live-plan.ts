@@ -33,6 +33,8 @@ export interface LivePlan {
   join: LiveJoin | undefined;
   columns: ReadonlyArray<ViewColumn & { key: number }>;
   dates: ReadonlySet<string>;
+  /** The app whose log has the changes of its rows; undefined where they are not logged. */
+  loggedIn: bigint | undefined;
 }
 
 export interface LiveDefinition {
@@ -44,7 +46,8 @@ export interface LiveDefinition {
   sourceCollections: readonly string[];
 }
 
-export function livePlan(view: LiveDefinition): LivePlan {
+/** `logsRows`: whether the statements of the plan log which rows they change. */
+export function livePlan(view: LiveDefinition, logsRows = false): LivePlan {
   const { columns, dates } = readLayout(view.layoutText);
   const query = parseViewQuery(readJsonText(Buffer.from(view.queryText), 'query'), view.sourceCollections);
   const join = joinOf(view, query, new Set(dates));
@@ -57,6 +60,7 @@ export function livePlan(view: LiveDefinition): LivePlan {
     join,
     columns: columns.filter((column): column is ViewColumn & { key: number } => column.key !== undefined),
     dates: new Set(dates),
+    loggedIn: logsRows ? view.appNumber : undefined,
   };
 }
 
@@ -146,6 +150,7 @@ export const cteOf = (
     | 'row_'
     | 'put_'
     | 'dropped_'
+    | 'logged_'
     | 'counted_',
   { number }: Pick<LivePlan, 'number'>,
 ): Sql => named(name, number);

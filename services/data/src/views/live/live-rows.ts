@@ -13,6 +13,7 @@ import { givenDocuments, membersOf } from './given-documents';
 import type { JoinedChange } from './join-pairs';
 import { livePlan, type LivePlan } from './live-plan';
 import { preloadCtes, countedViewCtes, turnCtes } from './live-sql';
+import type { LogPlace } from './row-changes';
 
 /** The rows of live views, which change with the documents of their collections. */
 export const liveViewRows: DerivedSource = { rowsOf, abandon };
@@ -26,9 +27,9 @@ interface FollowedView {
 function rowsOf(collection: CollectionRef): DerivedRows[] {
   if (collection.liveViews.length === 0) return [];
   const views = collection.liveViews.map((view) => followedView(collection, view));
-  const applied = (changes: Sql, some: readonly FollowedView[]): Sql =>
+  const applied = (changes: Sql, some: readonly FollowedView[], during: LogPlace = 'commit'): Sql =>
     sql`${changeCte(changes)}, ${join(
-      some.map(({ plan, joined }) => countedViewCtes(plan, joined)),
+      some.map(({ plan, joined }) => countedViewCtes(plan, joined, during)),
       ', ',
     )}`;
   const joining = views.filter(({ joined }) => joined);
@@ -41,7 +42,7 @@ function rowsOf(collection: CollectionRef): DerivedRows[] {
   return [
     {
       upsertCte: applied(writtenChanges, views),
-      removalCte: applied(removedChanges, views),
+      removalCte: applied(removedChanges, views, 'erasure'),
       afterCopy: (added) => {
         const ids = textArray(added.map(({ document }) => document.id));
         return [sql`with ${applied(addedChanges(collection, ids), views)} select`];
@@ -62,7 +63,7 @@ function rowsOf(collection: CollectionRef): DerivedRows[] {
 }
 
 function followedView({ appNumber, name }: CollectionRef, view: LiveView): FollowedView {
-  const plan = livePlan({ ...view, appNumber });
+  const plan = livePlan({ ...view, appNumber }, view.keepsChanges);
   const { base, joins } = plan.query;
   if (!joins[0]) return { plan, joined: undefined };
   const tablesOf = (source: string) => ({ appNumber, number: view.sourceNumbers.get(source)! });

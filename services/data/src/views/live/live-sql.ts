@@ -3,6 +3,7 @@ import { documentCtes, documentRows } from './document-rows';
 import { deltaArrays, deltasOf, groupCtes, groupDeltas, groupRows } from './group-rows';
 import { computedPairCtes, pairCtes, type JoinedChange, type JoinedSources } from './join-pairs';
 import { cteOf, rowDelta, type LivePlan } from './live-plan';
+import { changedIdsText, loggedCtes, loggedTextCtes, type LogPlace } from './row-changes';
 
 /**
  * The rows of a live view follow a change of documents in one pipeline of CTEs, which is part of the statement that
@@ -34,6 +35,7 @@ import { cteOf, rowDelta, type LivePlan } from './live-plan';
  *   row_       the rows that the view has after the change
  *   put_       writes them to the table of the view
  *   dropped_   removes the rows that the view has no more
+ *   logged_    writes to the log which rows have changed, for views with `changes` (row-changes.ts)
  *   counted_   writes the number of rows to the catalog (this file)
  *
  * A bulk derives `delta_` and `entry_` before its turn, from documents that no table has yet. The statement of the turn
@@ -64,9 +66,12 @@ const countedCte = (plan: LivePlan, delta: Sql): Sql => sql`${cteOf('counted_', 
   update view set row_count = row_count + s.delta from (select ${delta} as delta) s
   where number = ${plan.number} and s.delta <> 0)`;
 
-/** The CTEs of a write, with the CTE that counts the rows. */
-export const countedViewCtes = (plan: LivePlan, joined: JoinedChange | undefined): Sql =>
-  sql`${viewCtes(plan, { joined, isBounded: true })}, ${countedCte(plan, rowDelta(plan))}`;
+/** The CTEs of a write, with those that log and count the rows. */
+export const countedViewCtes = (plan: LivePlan, joined: JoinedChange | undefined, during: LogPlace): Sql =>
+  join(
+    [viewCtes(plan, { joined, isBounded: true }), ...loggedCtes(plan, during), countedCte(plan, rowDelta(plan))],
+    ', ',
+  );
 
 /** The part that runs before the lock of the head is held: it writes rows of documents, and only sums groups. */
 export interface PreloadCtes {
@@ -82,16 +87,20 @@ export interface PreloadCtes {
 export function preloadCtes(plan: LivePlan): PreloadCtes {
   const { groups } = plan.query;
   if (groups) return { ctes: join(groupDeltas(plan, groups, false), ', '), results: deltaArrays(plan, groups) };
-  const count = { rows: sql`(select (${rowDelta(plan)})::text)`, columns: 1 };
-  return { ctes: join(documentCtes(plan, true), ', '), results: [count] };
+  const texts = [sql`(${rowDelta(plan)})::text`, ...changedIdsText(plan)];
+  const results = [{ rows: sql`(select ${join(texts, ', ')})`, columns: texts.length }];
+  return { ctes: join(documentCtes(plan, true), ', '), results };
 }
 
 /** The CTEs of the turn, made from the texts of the results. */
 export function turnCtes(plan: LivePlan, texts: ReadonlyArray<string | null>): Sql {
   const { groups } = plan.query;
-  if (!groups) return countedCte(plan, sql`${texts[0]!}::int8`);
-  const ctes = [...deltasOf(plan, groups, texts), ...groupCtes(plan, groups, true), countedCte(plan, rowDelta(plan))];
-  return join(ctes, ', ');
+  if (!groups) {
+    const [count, ids] = texts;
+    return join([...loggedTextCtes(plan, ids ?? null), countedCte(plan, sql`${count!}::int8`)], ', ');
+  }
+  const ctes = [...deltasOf(plan, groups, texts), ...groupCtes(plan, groups, true)];
+  return join([...ctes, ...loggedCtes(plan, 'commit'), countedCte(plan, rowDelta(plan))], ', ');
 }
 
 /**

@@ -1,0 +1,44 @@
+import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
+import { viewLogTable } from '../../catalog/table-names';
+import { endOfLog } from '../../chain/erasure-log';
+import { cteOf, type LivePlan } from './live-plan';
+
+/** What changes rows: a commit, whose height the head has already, or an erasure, which is not logged yet. */
+export type LogPlace = 'commit' | 'erasure';
+
+/**
+ * The columns that the CTE `put_` returns for the log, with a comma before them: the id of a row, and whether its text
+ * is another. Empty where rows are not logged.
+ */
+export const changedRow = ({ loggedIn }: LivePlan, id: Sql): Sql =>
+  loggedIn === undefined ? empty : sql`, ${id} as id, old.body is distinct from new.body as changed`;
+
+/** The ids of the rows that the CTEs of a view have changed. */
+function changedIds(plan: LivePlan): Sql {
+  const put = sql`select id from ${cteOf('put_', plan)} where changed`;
+  // Groups that are gone are among those that were put.
+  return plan.query.groups ? put : sql`${put} union all select id from ${cteOf('dropped_', plan)}`;
+}
+
+/** The CTE that logs which rows have changed; none where they are not logged. */
+export const loggedCtes = (plan: LivePlan, during: LogPlace): Sql[] => logged(plan, changedIds(plan), during);
+
+/** The ids of the changed rows as the text of an array, for the statement of the turn; none where they are not logged. */
+export const changedIdsText = (plan: LivePlan): Sql[] =>
+  plan.loggedIn === undefined ? [] : [sql`(select array_agg(id)::text from (${changedIds(plan)}) i)`];
+
+/** As `loggedCtes`, from that text, which is null where no row has changed. */
+export const loggedTextCtes = (plan: LivePlan, ids: string | null): Sql[] =>
+  logged(plan, sql`select * from unnest(${ids}::text[]) as i(id)`, 'commit');
+
+function logged(plan: LivePlan, ids: Sql, during: LogPlace): Sql[] {
+  const { loggedIn, number } = plan;
+  if (loggedIn === undefined) return [];
+  const place =
+    during === 'erasure' ? endOfLog(loggedIn) : sql`select height, 0 as place from head where app_number = ${loggedIn}`;
+  return [
+    sql`${cteOf('logged_', plan)} as (
+      insert into ${viewLogTable(loggedIn)} (view_number, height, place, row_id)
+      select ${number}, l.height, l.place, i.id from (${ids}) i cross join (${place}) l)`,
+  ];
+}
