@@ -50,6 +50,7 @@ import { brokenViewsCheck } from './views/live/health';
 import { liveViewRows } from './views/live/live-rows';
 import { dropReplacement } from './views/replacement';
 import { buildViewJob } from './views/builds/build-job';
+import { trimRowLogs } from './views/trim-row-logs';
 import type { JobHandler, JobKind } from './jobs/queue';
 import { renewInstantsJob } from './views/renew-instants';
 import { buildIndexJob, giveUpBuild } from './tables/build-job';
@@ -226,7 +227,7 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
   });
 }
 
-/** How often indexes are measured, and tables looked for that a process left behind. */
+/** How often indexes are measured, tables looked for that a process left behind, and logs of rows trimmed. */
 const measureEveryMs = 3_600_000;
 
 /**
@@ -254,6 +255,7 @@ function startMaintenance(
         measuredAtMs = performance.now();
         await measureIndexes(pool, stopping);
         await context.sweeper.sweepAll();
+        await trimRowLogs(context, stopping);
       }
       notify();
     },

@@ -78,7 +78,7 @@ export async function readViewRows(
     sql`with logged as materialized (
           select * from (${logged}) l order by height, place, seq limit ${changesMax}
         ), latest as materialized (
-          select * from (select l.*, row_number() over (partition by view_number, row_id order by seq desc) as age from logged l) a
+          select * from (select l.*, row_number() over (partition by view_number, row_id order by height desc, place desc, seq desc) as age from logged l) a
           where age = 1
         ), measured as (
           select t.*, sum(coalesce(octet_length(body), 0)) over (order by height, place, seq) - coalesce(octet_length(body), 0) as before

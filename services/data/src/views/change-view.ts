@@ -17,8 +17,8 @@ import type { PoolContext } from '../postgres/databases';
 /**
  * Changes the members of a view that the request has. Where its rows follow from them, it is built anew beside the
  * present rows, by a job, and takes their place once it is filled; a change before that takes the place of this one.
- * Where only its access or its price changes, or whether the changes of its rows are kept, that is done at once, and the
- * ticket is empty. Throws as `createView` does, VIEW_NOT_FOUND.
+ * Where only its access or its price changes, or whether the changes of its rows are kept, that is done at once, and
+ * the ticket is empty. Throws as `createView` does, VIEW_NOT_FOUND.
  */
 export async function changeView(
   { pool, defaultRead }: PoolContext & { defaultRead: ReadAccess },

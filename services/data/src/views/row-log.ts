@@ -7,8 +7,8 @@ import { logBetweenCommits } from '../chain/erasure-log';
 /**
  * The log of the changed rows of an app's live views with `changes`. An entry says that a row has changed at a place of
  * the app, or is gone since; its text is that of the row as it is. Commits log at their place 0, before their
- * documents, and erasures at the first place that they take. All is written under the lock of the head, so that `seq`
- * has the order of these places. Each present row of a view has an entry, since its log begins with all of them.
+ * documents, and erasures at the first place that they take, under the lock of the head. Each present row of a view has
+ * an entry, since its log begins with all of them.
  */
 const createRowLog = (tx: Connection, appNumber: bigint): Promise<unknown> =>
   execute(

@@ -1,9 +1,11 @@
 import { newTicket } from '@granary/shared/ids';
+import { sqlState } from '@granary/shared/postgres/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { eventually } from '@granary/testing/eventually';
 import { AfterPlan } from '../../src/commit/after-plan';
 import { purgeExpired } from '../../src/usage/retention-purge';
 import { liveViewRows } from '../../src/views/live/live-rows';
+import { trimLogsOf } from '../../src/views/trim-row-logs';
 import { log, noIdempotency, storeRequest, type App, type Methods } from './data-service';
 import { parse } from './query-fixture';
 import type { Random } from './random';
@@ -67,6 +69,11 @@ const inAnyOrder = (records: readonly unknown[]): string[] => records.map((value
 /** The others are written without a log. */
 const isFollowed = ({ name, view }: ModelView): boolean => view.limit === undefined && Number(name.slice(1)) % 4 !== 0;
 
+/** Not every app has a view whose changes are kept. */
+function ignoreMissingLog(error: unknown): void {
+  if (sqlState(error) !== '42P01') throw error;
+}
+
 const lazyName = (name: string): string => `${name}-lazy`;
 
 const textOf = (document: Document): string =>
@@ -82,6 +89,8 @@ export class LiveViewModel {
   /** The lazy views of the same definitions, by name, that have been made. */
   private readonly lazy = new Set<string>();
   private readonly documents = { base: new Map<string, StoredDocument>(), other: new Map<string, StoredDocument>() };
+  /** The documents of bulks, to be deleted. */
+  private readonly bulks: Array<{ collection: Collection; documents: Document[] }> = [];
   private place = 0;
   private named = 0;
 
@@ -119,10 +128,12 @@ export class LiveViewModel {
 
   /** One acknowledged change, of any of the ways in which documents and their views change. */
   async change(): Promise<void> {
+    await this.removeBulks();
     const kind = this.context.random(60);
     if (kind === 0) return this.recreateSource();
     if (kind === 1) return this.rebuild();
     if (kind === 2) return this.replaceView();
+    if (kind === 3) await this.trimLogs();
     await this.changeDocuments();
   }
 
@@ -153,8 +164,8 @@ export class LiveViewModel {
 
   /** Whoever follows a view has its rows, however often they have changed since the last time, and none twice. */
   private async checkFollower({ name, asked }: ModelView, records: readonly unknown[], moment: object): Promise<void> {
-    // Some lag behind.
-    if (this.context.random(3) > 0) return;
+    // Some lag behind, but not where the documents of a bulk are there for one check only.
+    if (this.bulks.length === 0 && this.context.random(3) > 0) return;
     const follower = this.followers.get(name) ?? new ViewFollower(this.app.appId, name);
     this.followers.set(name, follower);
     const rows = await follower.catchUp((request) => this.copy().follow(request), this.context.random);
@@ -335,11 +346,12 @@ export class LiveViewModel {
       padding: isPreloaded ? 'x'.repeat(1_200) : '',
     }));
     await this.store(collection, isPreloaded ? documents : [...documents, this.changed('k1'), this.changed('k2')]);
-    // The rest of the run has few documents again.
-    await this.store(
-      collection,
-      documents.map(({ id }) => ({ id, deleted: true })),
-    );
+    this.bulks.push({ collection, documents: documents.map(({ id }) => ({ id, deleted: true })) });
+  }
+
+  /** After the check that follows a bulk, the rest of the run has few documents again. */
+  private async removeBulks(): Promise<void> {
+    for (const { collection, documents } of this.bulks.splice(0)) await this.store(collection, documents);
   }
 
   private someIds(collection: Collection, most: number): string[] {
@@ -381,11 +393,19 @@ export class LiveViewModel {
     const collection = collections[this.context.random(2)]!;
     await this.copy().deleteCollection({ appId, name: collection, force: true, cascade: true });
     this.documents[collection].clear();
+    this.bulks.length = 0;
     await this.createCollection(collection);
     await this.changeDocuments();
     const gone = this.views.filter(({ sourceCollections }) => sourceCollections.includes(collection));
     for (const { name } of gone) this.lazy.delete(lazyName(name));
     await this.beside(() => Promise.all(gone.map((view) => this.createView(view, 'live'))));
+  }
+
+  /** The oldest changes of rows are forgotten while documents change. */
+  private async trimLogs(): Promise<void> {
+    const { pool, random } = this.context;
+    const limits = { keptChanges: random(20), excessChanges: random(10) };
+    await this.beside(() => trimLogsOf(pool, this.app.number, limits).catch(ignoreMissingLog));
   }
 
   /** A view is built again while documents change. */

@@ -23,7 +23,7 @@ function changedIds(plan: LivePlan): Sql {
 /** The CTE that logs which rows have changed; none where they are not logged. */
 export const loggedCtes = (plan: LivePlan, during: LogPlace): Sql[] => logged(plan, changedIds(plan), during);
 
-/** The ids of the changed rows as the text of an array, for the statement of the turn; none where they are not logged. */
+/** The ids of the changed rows as the text of an array, for the statement of the turn. None where nothing is logged. */
 export const changedIdsText = (plan: LivePlan): Sql[] =>
   plan.loggedIn === undefined ? [] : [sql`(select array_agg(id)::text from (${changedIds(plan)}) i)`];
 
