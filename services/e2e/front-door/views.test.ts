@@ -116,6 +116,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     const shown = {
       ...definition,
       refresh_mode: 'lazy',
+      changes: false,
       access_policy: { read: 'public' },
       status: 'ready',
       error: null,

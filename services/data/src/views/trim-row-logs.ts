@@ -28,7 +28,7 @@ interface Place {
 
 /**
  * Removes the oldest changes from the logs of rows that are too long, and the logs that nobody can follow any more. The
- * rows that are still there stay in the log, at the place where it begins from then on: whoever begins with nothing gets
+ * rows that are still there stay in the log, at the place where it begins from then on: who begins with nothing gets
  * all of them, and whoever has seen less begins anew.
  */
 export async function trimRowLogs(
