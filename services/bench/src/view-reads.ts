@@ -22,6 +22,7 @@ interface ViewDefinition {
   name: string;
   query: object;
   mode?: 'live' | 'lazy';
+  changes?: boolean;
   sources?: string[];
 }
 
@@ -56,9 +57,9 @@ export async function createView(
   side: GranarySide,
   app: string,
   { headers }: App,
-  { name, query, mode = 'live', sources = ['documents'] }: ViewDefinition,
+  { name, query, mode = 'live', changes = false, sources = ['documents'] }: ViewDefinition,
 ): Promise<void> {
-  const body = { name, query, source_collections: sources, refresh_mode: mode };
+  const body = { name, query, source_collections: sources, refresh_mode: mode, changes };
   await fetchJson(`${side.url}/apps/${app}/views`, { body, headers, statuses: [202] });
   const url = `${side.url}/apps/${app}/views/${name}`;
   await until(async () => (await fetchJson<{ status: string }>(url, { headers })).status === 'ready');

@@ -8,7 +8,10 @@ import { createView, measureReads, readsLines, type ReadsResult } from './view-r
 
 const warmUpSeconds = 2;
 
-/** Writes to a collection with live views, beside the same writes without them. */
+/**
+ * Writes to a collection with live views, beside the same writes without them; or with views whose changes are kept,
+ * beside the same views without.
+ */
 interface ViewsCase {
   /** The number of documents that each collection of `sources` has before. */
   documents: number;
@@ -21,6 +24,8 @@ interface ViewsCase {
   sources?: string[];
   /** The largest ratio of the median latencies. */
   wanted: number;
+  /** Whether both have the views, and one keeps their changes. */
+  isOfChanges?: true;
   /** The most processor time of Postgres, in µs, that the views may take for a document. */
   wantedUs?: number;
 }
@@ -68,6 +73,9 @@ const ofJoin = {
   wanted: 2,
   sources: ['documents', 'writes'],
 };
+const all = { select: ['id', 'score'] };
+/** The ratio is that to the same views without. */
+const ofChanges = { isOfChanges: true, wanted: 1.15 } as const;
 const largestUsual = 1_000_000;
 
 /** Two rows whose ratios may differ by this factor at most, however much is stored. */
@@ -90,6 +98,10 @@ const usualCases: Record<string, ViewsCase> = {
     views: Array.from({ length: 10 }, () => byCategory),
     wanted: 4,
   },
+  'one document, changes kept': { ...oneWriter, ...ofChanges, documents: 10_000 },
+  '32 writers, changes kept': { ...manyWriters, ...ofChanges, views: [byCategory] },
+  [`${bulkSize} documents, changes kept`]: { ...bulkWriter, ...ofChanges, documents: 10_000, views: [byCategory] },
+  [`${bulkSize} documents, all rows, changes kept`]: { ...bulkWriter, ...ofChanges, documents: 10_000, views: [all] },
 };
 
 /** Adds a case of more than a million documents only where the options ask for it: these take long to load. */
@@ -115,7 +127,9 @@ export async function measureViews(tools: Tools, options: Lengths & { documents:
     };
     for (const [number, query] of definition.views.entries()) {
       const view = { name: `v${number}`, query, ...(definition.sources && { sources: definition.sources }) };
-      await createView(side, `views${index}with`, apps.with, view);
+      const { isOfChanges = false } = definition;
+      await createView(side, `views${index}with`, apps.with, { ...view, changes: isOfChanges });
+      if (isOfChanges) await createView(side, `views${index}without`, apps.without, view);
     }
     await postgres.call('tidy');
     writes[title] = await measureCase(tools, side, apps, definition, options);
