@@ -17,7 +17,13 @@ beforeEach(async () => {
   await app.createCollection('docs');
 });
 
-async function create(name: string, query: object, refreshMode = 'live', variables: object = {}): Promise<void> {
+async function create(
+  name: string,
+  query: object,
+  refreshMode = 'live',
+  variables: object = {},
+  keepsChanges = false,
+): Promise<void> {
   const { ticketId } = await fixture.methods.createView({
     appId: app.appId,
     appNumber: app.number.toString(),
@@ -27,6 +33,7 @@ async function create(name: string, query: object, refreshMode = 'live', variabl
     refreshMode,
     variablesJson: Buffer.from(JSON.stringify(variables)),
     readAccess: '',
+    keepsChanges,
     ticketId: newTicket('j', app.number),
   });
   await app.completed(ticketId);
@@ -274,4 +281,49 @@ test('groups of values that no btree holds are kept apart', async () => {
   const counts = (await records('sums')).map(({ g, h, n }) => [String(g).length, JSON.stringify(h).length, n]);
   expect(counts).toHaveLength(3);
   expect(counts).toContainEqual([200_000, JSON.stringify(deep).length, 2]);
+});
+
+test('an app is deleted with the log of its rows and all else that it had', async () => {
+  await store({ id: 'a', g: 'x' });
+  await create('followed', totals, 'live', {}, true);
+  await store({ id: 'b', g: 'x' });
+  await fixture.methods.eraseDocument({
+    appId: app.appId,
+    appNumber: app.number.toString(),
+    collection: 'docs',
+    id: 'a',
+    ifMatch: null,
+    idempotency: noIdempotency,
+  });
+  const tables = () =>
+    fixture.pool.query<{ name: string }>(
+      `select relname as name from pg_class where relnamespace = to_regnamespace('a_${app.number}') and relkind = 'r'`,
+    );
+  expect((await tables()).rows.map(({ name }) => name)).toEqual(
+    expect.arrayContaining(['commits', 'erasures', 'view_log']),
+  );
+  await fixture.methods.deleteApplication({ appId: app.appId, idempotency: noIdempotency });
+  await eventually(async () => {
+    const gone = await fixture.pool.query('select from application where number = $1 and dropped_at is not null', [
+      app.number,
+    ]);
+    return gone.rowCount === 1;
+  });
+  expect((await tables()).rows).toEqual([]);
+});
+
+test('feeds of views with more different selections than an app may have are refused, and no others', async () => {
+  await store({ id: 'a', g: 'x' });
+  await create('followed', {}, 'live', {}, true);
+  const none = Buffer.alloc(0);
+  const flags = { omitsDocuments: false, onlyLatest: false, mayReadPrivate: true, isDelegated: false, location: '' };
+  const channels = Array.from({ length: 33 }, (_, index) => {
+    const select = Buffer.from(JSON.stringify([`f${index}`]));
+    return { collections: ['followed'], view: 'followed', find: none, select, ...flags };
+  });
+  const limits = { limit: 10, bytesMax: 10_000, waitMs: 0, catalogRevision: '0', isOpening: false };
+  const request = { appId: app.appId, since: '0', channelsDigest: none, channels, ...limits };
+  const { changes, refusals } = await fixture.methods.readChanges(request);
+  expect(refusals.map(({ channel, error }) => [channel, error?.reason])).toEqual([[32, 'TOO_MANY_FILTERS']]);
+  expect(changes.flatMap(({ events }) => events.flatMap((event) => event.channels))).toHaveLength(32);
 });

@@ -265,7 +265,7 @@ describe.each(transports)('change feeds (%s)', (transport) => {
       ['?collection=books,no%20name', 400, 'VALIDATION_FAILED', 'collection'],
       ['?limit=0', 400, 'VALIDATION_FAILED', 'limit'],
       ['?wait=61', 400, 'VALIDATION_FAILED', 'wait'],
-      ['?view=x', 400, 'VALIDATION_FAILED', 'view'],
+      ['?views=x', 400, 'VALIDATION_FAILED', 'views'],
     ];
     for (const [query, status, code, detail] of cases) {
       const answer = await page(query);

@@ -146,6 +146,57 @@ describe.each(transports)('feeds of the rows of views (%s)', (transport) => {
     }
   });
 
+  test('several views and collections are followed from 0 on, page by page, each row and document once', async () => {
+    await app.store('trades', [{ id: 'first', market: 'BTC' }]);
+    await create('all', { query: { select: ['id'] } });
+    for (let count = 0; count < 30; count += 1)
+      await app.store('trades', [{ id: `t${count}`, market: `m${count % 7}` }]);
+    // Its log begins behind much of the other.
+    await create('seen');
+    for (let count = 0; count < 30; count += 1)
+      await app.store('trades', [{ id: `u${count}`, market: `m${count % 5}` }]);
+    const subscriptions = [
+      { as: 'all', view: 'all' },
+      { as: 'seen', view: 'seen' },
+      { as: 'trades', collection: 'trades' },
+    ];
+    const told = new Map<string, object | undefined>();
+    let since = '0';
+    for (let more = true; more;) {
+      const body = { since, subscriptions, limit: 7 };
+      const read = await send<Page>(granary.url, 'POST', `/api/apps/${app.appId}/changes`, { key: app.key, body });
+      expect([read.status, read.body]).toEqual([200, expect.anything()]);
+      for (const { id, document, as: names } of read.body.changes) told.set(`${String(names)} ${id}`, document);
+      ({ cursor: since, more } = read.body);
+    }
+    const rows = async (name: string) => {
+      const path = `/api/views/${app.appId}/${name}/data?limit=1000`;
+      return (await app.call<{ records: object[] }>('GET', path)).body.records;
+    };
+    const toldOf = (name: string) => [...told].filter(([key]) => key.startsWith(`${name} `)).map(([, row]) => row);
+    const texts = (records: ReadonlyArray<object | undefined>) => records.map((row) => JSON.stringify(row)).sort();
+    expect(texts(toldOf('all'))).toEqual(texts(await rows('all')));
+    expect(texts(toldOf('seen'))).toEqual(texts(await rows('seen')));
+    expect(toldOf('trades')).toHaveLength(61);
+  });
+
+  test('a live feed is not reset by a view whose log begins while others are followed', async () => {
+    await app.store('trades', [{ id: 'a', market: 'BTC' }]);
+    await create('one');
+    const first = await open('?since=0&view=one');
+    await first.changed(1);
+    for (const name of ['two', 'three', 'four']) {
+      await create(name, { changes: false });
+      expect((await change(name, { changes: true })).status).toBe(200);
+      const feed = await open(`?since=0&view=${name}`);
+      await feed.changed(1);
+      await app.store('trades', [{ id: name, market: 'ETH' }]);
+      await feed.changed(2);
+      expect(feed.events.map(({ event }) => event)).not.toContain('reset');
+    }
+    await first.changed(4);
+  });
+
   test('rows that go with an erased document are told', async () => {
     await app.store('trades', [
       { id: 'a', market: 'BTC' },
@@ -272,6 +323,10 @@ describe.each(transports)('feeds of the rows of views (%s)', (transport) => {
     await create('seen');
     const feed = await open('?since=0&view=seen', nobody);
     expect((await feed.changed(1)).map(shown)).toEqual([['put', { market: 'BTC', trades: 1 }]]);
+    // By the ids of rows one could tell what they are made of.
+    const known = (await page('?since=0&view=seen')).body.changes[0]!.id;
+    expect(feed.changes[0]!.data.id).toMatch(/^[0-9a-f]{32}$/);
+    expect(feed.changes[0]!.data.id).not.toBe(known);
     expect((await page('?since=1&view=seen', nobody)).status).toBe(401);
     expect((await change('seen', { access_policy: { read: 'private' } })).status).toBe(200);
     expect((await feed.told('end')).data).toMatchObject({ code: 'UNAUTHENTICATED' });

@@ -42,12 +42,12 @@ export function parseChannel(message: FeedChannel): Channel {
   const { collections, location, view } = message;
   const within = (member: string): string => (location === '' ? member : `${location}.${member}`);
   const find = parseFilter(message.find, within('find'));
-  if (!isAll(find) && collections.length !== 1) {
+  if (!isAll(find) && (view !== '' || collections.length !== 1)) {
     throw invalidQuery(within('find'), 'needs one collection, whose documents it filters');
   }
   const select = message.select.length === 0 ? null : readJsonText(message.select, within('select'));
   const channel: Channel = {
-    collections: collections.length === 0 && view === '' ? undefined : collections,
+    collections: view !== '' ? [] : collections.length === 0 ? undefined : collections,
     view: view === '' ? undefined : view,
     find,
     projection: parseSelect(select, within('select')),
@@ -70,6 +70,9 @@ function waysOf(channel: Channel, select: Buffer): string {
 /** Whether a channel may not know the hash of a text: what is left out of the text could be guessed by it. */
 export const hidesHash = ({ isDelegated, projection, hasDocuments }: Channel): boolean =>
   isDelegated && (projection !== 'all' || !hasDocuments);
+
+/** Whether a channel may know the ids of the rows of a view, which its text may leave out. */
+export const mayKnowRowIds = ({ mayReadPrivate, isDelegated }: Channel): boolean => mayReadPrivate && !isDelegated;
 
 function keyOf({ collections, find, select, ...flags }: FeedChannel): string {
   const { view, omitsDocuments, onlyLatest, mayReadPrivate, isDelegated } = flags;

@@ -22,7 +22,9 @@ const compare = (one: bigint, other: bigint): number => (one < other ? -1 : one 
 
 /** Where a feed begins: at the head, behind a height with all that follows it, or where another feed has ended. */
 export type Since =
-  { kind: 'now' } | { kind: 'height'; height: bigint } | { kind: 'cursor'; position: Position; hash: string };
+  | { kind: 'now' }
+  | { kind: 'height'; height: bigint }
+  | { kind: 'cursor'; position: Position; hash: string; begun: Position | undefined };
 
 /** Hex digits of the hash of a commit that a cursor has. */
 const hashDigits = 8;
@@ -31,13 +33,11 @@ const hashDigits = 8;
 export function parseSince(text: string): Since {
   if (text === 'now') return { kind: 'now' };
   if (/^\d{1,15}$/.test(text)) return { kind: 'height', height: BigInt(text) };
-  const [, height, place, rowText, hash] = /^(\d{1,15})\.(\d{1,9})(?:\.(\d{1,15}))?-([0-9a-f]{8})$/.exec(text) ?? [];
+  const [, height, place, rowText = '0', hash, begunHeight, begunPlace] =
+    /^(\d{1,15})\.(\d{1,9})(?:\.(\d{1,15}))?-([0-9a-f]{8})(?:~(\d{1,15})\.(\d{1,9}))?$/.exec(text) ?? [];
   if (height !== undefined && place !== undefined && hash !== undefined) {
-    return {
-      kind: 'cursor',
-      position: { height: BigInt(height), place: Number(place), row: BigInt(rowText ?? 0) },
-      hash,
-    };
+    const begun = begunHeight === undefined ? undefined : positionOf(begunHeight, begunPlace!);
+    return { kind: 'cursor', position: positionOf(height, place, rowText), hash, begun };
   }
   throw unknownPosition();
 }
@@ -45,9 +45,25 @@ export function parseSince(text: string): Since {
 export const unknownPosition = (): ServiceError =>
   invalid('The position is not valid', { since: ['must be now, a height, or a cursor of this feed'] });
 
-/** The text of a position; `hash` is that of the commit at its height. */
-export const formatCursor = ({ height, place, row }: Position, hash: Buffer): string =>
-  `${height}.${place}${row === 0n ? '' : `.${row}`}-${shortHash(hash)}`;
+const positionOf = (height: string, place: string, rowText = '0'): Position => ({
+  height: BigInt(height),
+  place: Number(place),
+  row: BigInt(rowText),
+});
+
+/** The beginning of all logs. */
+export const isStart = ({ height, place, row }: Position): boolean => height === 0n && place === 0 && row === 0n;
+
+/**
+ * The text of a position; `hash` is that of the commit at its height. `begun`: the end of the log when the feed began
+ * at its start. It is written as long as the position is before it: the rows of views that such a feed has are in the
+ * state of then, or a newer one.
+ */
+export function formatCursor(position: Position, hash: Buffer, begun?: Position): string {
+  const { height, place, row } = position;
+  const text = `${height}.${place}${row === 0n ? '' : `.${row}`}-${shortHash(hash)}`;
+  return begun && comparePositions(position, begun) < 0 ? `${text}~${begun.height}.${begun.place}` : text;
+}
 
 /** The part of the hash of a commit that a cursor has, by which it is told from one of another history. */
 export const shortHash = (hash: Buffer): string => hash.toString('hex', 0, hashDigits / 2);
@@ -63,7 +79,7 @@ export const rowsGone = (view: string): ServiceError =>
   new ServiceError(
     'FAILED_PRECONDITION',
     CURSOR_GONE,
-    `The changes of the view ${view} are not kept from there on: follow it by itself from 0 on, which gives all of its rows`,
+    `The changes of the view ${view} are not all kept from there on: follow it from 0 on, which gives all of its rows`,
   );
 
 export const cursorGone = (): ServiceError =>

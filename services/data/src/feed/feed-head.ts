@@ -14,8 +14,8 @@ export interface FeedHead {
   hasErasures: boolean;
   /** Where the feed begins. */
   position: Position;
-  /** Whether it begins with nothing, at the beginning of the log. */
-  isFromStart: boolean;
+  /** The end of the log when it began at the start; undefined where it is not known, or does not matter any more. */
+  begun: Position | undefined;
   /** The hash of the commit at that height. */
   hash: Buffer;
 }
@@ -50,7 +50,7 @@ export async function readFeedHead(db: Queryable, app: App, since: Since): Promi
     catalogRevision: head.revision,
     hasErasures: head.has_erasures,
     hash,
-    isFromStart: since.kind === 'height' && height === 0n,
+    begun: since.kind === 'cursor' ? since.begun : undefined,
   };
   const position =
     since.kind === 'cursor' ? since.position : { height: height ?? head.height, place: documents, row: 0n };

@@ -84,7 +84,8 @@ async function waitForChanges(
     if (isAnswer(last, request) || leftMs <= 0 || context.headSignals.isStopping || call.signal.aborted) return last;
     if (last.window.isWhole) await watch.changed(leftMs, call.signal);
     const readAtMs = performance.now();
-    const since: Since = { kind: 'cursor', position: last.window.end, hash: shortHash(last.window.hash) };
+    const { end, hash, begun } = last.window;
+    const since: Since = { kind: 'cursor', position: end, hash: shortHash(hash), begun };
     last = await readAt(context, app, { ...request, isOpening: false }, set, since, call);
     if (isAnswer(last, request)) return last;
     const pauseMs = Math.max(leastPauseMs, (performance.now() - readAtMs) * windowPauseFactor);
@@ -126,11 +127,11 @@ async function readAt(
   });
 }
 
-const cursorOf = ({ window: { end, hash } }: ReadAt): string => formatCursor(end, hash);
+const cursorOf = ({ window: { end, hash, begun } }: ReadAt): string => formatCursor(end, hash, begun);
 
 function responseOf({ head, window }: ReadAt): ReadChangesResponse {
   return {
-    cursor: formatCursor(window.end, window.hash),
+    cursor: cursorOf({ head, window }),
     head: head.height.toString(),
     more: !window.isWhole,
     completeHeight: window.completeHeight.toString(),

@@ -1,28 +1,34 @@
 import type { FeedEvent } from '@granary/shared/gen/granary/data/v1/FeedEvent';
 import { withoutLineEnds } from '../json/line-ends';
 import { project } from '../json/project';
-import type { Channel } from './channel';
+import { sha256 } from '../values/sha256';
+import { mayKnowRowIds, type Channel } from './channel';
 import type { ViewEntry } from './view-rows';
 
 /** The events of a changed row of a view, each with the channels that get the same bytes. */
 export function rowEventsOf(entry: ViewEntry, readers: readonly number[], channels: readonly Channel[]): FeedEvent[] {
-  const { height, view, id, text } = entry;
-  const members = JSON.stringify({ height: Number(height), view: view.name, id }).slice(1, -1);
-  if (text === undefined) {
-    return [{ kind: 'remove', members: Buffer.from(`${members},"reason":"deleted"`), channels: [...readers] }];
-  }
+  const { text } = entry;
   const events = new Map<string, FeedEvent>();
   for (const index of readers) {
-    const { shownAs, hasDocuments, projection } = channels[index]!;
-    const event = events.get(shownAs);
-    if (event) {
-      event.channels.push(index);
-      continue;
-    }
-    const bytes = hasDocuments
-      ? Buffer.concat([Buffer.from(`${members},"document":`), withoutLineEnds(project(text, projection))])
-      : Buffer.from(members);
-    events.set(shownAs, { kind: 'put', members: bytes, channels: [index] });
+    const channel = channels[index]!;
+    const key = `${mayKnowRowIds(channel)} ${text === undefined ? '' : channel.shownAs}`;
+    const event = events.get(key);
+    if (event) event.channels.push(index);
+    else events.set(key, { kind: text ? 'put' : 'remove', members: membersFor(channel, entry), channels: [index] });
   }
   return [...events.values()];
 }
+
+function membersFor(channel: Channel, { height, view, id, text }: ViewEntry): Buffer {
+  const shownId = mayKnowRowIds(channel) ? id : hiddenId(view.number, id);
+  const members = JSON.stringify({ height: Number(height), view: view.name, id: shownId }).slice(1, -1);
+  if (text === undefined) return Buffer.from(`${members},"reason":"deleted"`);
+  if (!channel.hasDocuments) return Buffer.from(members);
+  return Buffer.concat([Buffer.from(`${members},"document":`), withoutLineEnds(project(text, channel.projection))]);
+}
+
+/** The id of a row for those who may know no more than its text: ids are made of documents, and of values of groups. */
+const hiddenId = (viewNumber: bigint, id: string): string =>
+  sha256(Buffer.from(`${viewNumber} ${id}`))
+    .toString('hex')
+    .slice(0, 32);

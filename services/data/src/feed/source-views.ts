@@ -6,7 +6,8 @@ import { needsKey } from '../query/language/paging';
 import { findViews, viewNotFound, type ViewRef } from '../views/view';
 import type { Channel } from './channel';
 import type { ChannelSet } from './channel-set';
-import { comparePositions, rowsGone, type Position } from './cursor';
+import { comparePositions, rowsGone } from './cursor';
+import type { FeedHead } from './feed-head';
 import { notSold } from './source-collections';
 import type { RowSource } from './view-rows';
 
@@ -22,12 +23,8 @@ export interface SourceViews {
   refused: ReadonlyMap<number, ServiceError>;
 }
 
-/** Where a feed begins to follow views. */
-export interface ViewsStart {
-  position: Position;
-  /** Whether it has no rows yet, so that it may begin wherever the log of a view begins. */
-  isFresh: boolean;
-}
+/** Where a feed is, and where the log ended when it began at the start. */
+export type ViewsStart = Pick<FeedHead, 'position' | 'begun'>;
 
 /** The prices of the reads of a view. */
 export type PricesOf = (view: ViewRef) => Promise<readonly ReadPrice[]>;
@@ -35,7 +32,7 @@ export type PricesOf = (view: ViewRef) => Promise<readonly ReadPrice[]>;
 /** Looks up the views that channels name. `db` reads from the snapshot of the window. */
 export async function readSourceViews(
   { db, app, pricesOf }: { db: Queryable; app: App; pricesOf: PricesOf },
-  { channels, views: names }: ChannelSet,
+  { channels, views: names, excess }: ChannelSet,
   start: ViewsStart,
 ): Promise<SourceViews> {
   const refused = new Map<number, ServiceError>();
@@ -43,7 +40,7 @@ export async function readSourceViews(
   if (names.size === 0) return { sources: [], channels: readers, refused };
   const refs = new Map((await findViews(db, app, [...names])).map((view) => [view.name, view]));
   for (const [index, channel] of channels.entries()) {
-    if (channel.view === undefined) continue;
+    if (channel.view === undefined || excess.has(index)) continue;
     const view = refs.get(channel.view);
     const refusal = view ? await refusalOf(pricesOf, view, channel, start) : viewNotFound(channel.view);
     if (refusal) refused.set(index, refusal);
@@ -57,7 +54,7 @@ async function refusalOf(
   pricesOf: PricesOf,
   view: ViewRef,
   { mayReadPrivate }: Channel,
-  { position, isFresh }: ViewsStart,
+  { position, begun }: ViewsStart,
 ): Promise<ServiceError | undefined> {
   const { name, readAccess, keepsChanges, changesHeight, changesPlace } = view;
   if (!mayReadPrivate && readAccess === 'private') return needsKey('view');
@@ -65,12 +62,13 @@ async function refusalOf(
     return notSold(`view ${name}`);
   }
   if (!keepsChanges) return noChanges(view);
-  const floor = { height: changesHeight!, place: changesPlace!, row: 0n };
-  return isFresh || comparePositions(position, floor) > 0 ? undefined : rowsGone(name);
+  const first = { height: changesHeight!, place: changesPlace!, row: 0n };
+  // Who has begun with nothing behind it has no row from before.
+  return comparePositions(begun ?? position, first) >= 0 ? undefined : rowsGone(name);
 }
 
-const sourceOf = ({ number, name, tableNumber, changesHeight, changesPlace }: ViewRef): RowSource[] =>
-  tableNumber === null ? [] : [{ number, name, tableNumber, floor: { height: changesHeight!, place: changesPlace! } }];
+const sourceOf = ({ number, name, tableNumber }: ViewRef): RowSource[] =>
+  tableNumber === null ? [] : [{ number, name, tableNumber }];
 
 const noChanges = ({ name, refreshMode }: ViewRef): ServiceError =>
   conflict(

@@ -6,12 +6,11 @@ import { commitsTable } from '../chain/commit-log';
 import { genesisHash } from '../chain/hash-chain';
 import { comparePositions, type Position } from './cursor';
 
-/** A view whose rows are followed: its table, and where its log begins. */
+/** A view whose rows are followed, with its table. */
 export interface RowSource {
   number: bigint;
   name: string;
   tableNumber: bigint;
-  floor: Pick<Position, 'height' | 'place'>;
 }
 
 /** A row of a view that has changed, as it is now. */
@@ -38,22 +37,19 @@ export interface RowPage {
   bytes: number;
 }
 
-export interface RowLimits {
-  changesMax: number;
-  bytesMax: number;
-}
-
 interface LoggedRow {
+  table_number: bigint;
   height: bigint;
   place: number;
   row: bigint;
-  view_number: bigint;
   id: string;
-  is_present: boolean;
-  /** Null also where the texts before it are as many bytes as are wanted. */
-  body: string | null;
   hash: Buffer | null;
-  logged: bigint;
+}
+
+interface RowText {
+  n: bigint;
+  /** Null where the texts before it are as many bytes as are wanted. */
+  body: string | null;
 }
 
 /** The rows that have changed behind `from` and before the place of `to`. `db` reads from the snapshot of `to`. */
@@ -62,57 +58,79 @@ export async function readViewRows(
   app: App,
   views: readonly RowSource[],
   { from, to }: { from: Position; to: Position },
-  { changesMax, bytesMax }: RowLimits,
+  { changesMax, bytesMax }: { changesMax: number; bytesMax: number },
 ): Promise<RowPage> {
-  if (views.length === 0 || comparePositions(from, to) >= 0) return { entries: [], isCut: false, bytes: 0 };
-  const logged = join(
-    views.map((view) => loggedOf(app, view, from, to, changesMax)),
-    ' union all ',
-  );
-  const texts = join(
-    views.map(({ number, tableNumber }) => textsOf(app, number, tableNumber)),
-    ' union all ',
-  );
-  const changed = await rows<LoggedRow>(
-    db,
-    sql`with logged as materialized (
-          select * from (${logged}) l order by height, place, seq limit ${changesMax}
-        ), latest as materialized (
-          select * from (select l.*, row_number() over (partition by view_number, row_id order by height desc, place desc, seq desc) as age from logged l) a
-          where age = 1
-        ), measured as (
-          select t.*, sum(coalesce(octet_length(body), 0)) over (order by height, place, seq) - coalesce(octet_length(body), 0) as before
-          from (${texts}) t
-        )
-        select m.height, m.place, m.seq as row, m.view_number, m.row_id as id, m.is_present, c.hash,
-          case when m.before < ${bytesMax} then m.body end as body, (select count(*) from logged) as logged
-        from measured m left join ${commitsTable(app.number)} c on c.height = m.height
-        order by m.height, m.place, m.seq`,
-  );
-  return pageOf(changed, new Map(views.map((view) => [view.number, view])), changesMax);
+  const none: RowPage = { entries: [], isCut: false, bytes: 0 };
+  if (views.length === 0 || comparePositions(from, to) >= 0) return none;
+  const logged = await readLogged(db, app, views, from, to, changesMax);
+  if (logged.length === 0) return none;
+  const latest = latestOf(logged);
+  const byTable = new Map(views.map((view) => [view.tableNumber, view]));
+  const tables = [...new Set(latest.map(({ table_number: table }) => table))];
+  const texts = await readTexts(db, app, tables, latest, bytesMax);
+  const cut = latest.findIndex((_, index) => texts.get(index) === null);
+  const entries = (cut < 0 ? latest : latest.slice(0, cut)).map((change, index): ViewEntry => {
+    const { table_number: table, height, place, row, id, hash } = change;
+    const body = texts.get(index) ?? undefined;
+    const text = body === undefined ? undefined : Buffer.from(body);
+    return { kind: 'row', height, place, row, view: byTable.get(table)!, id, text, hash: hash ?? genesisHash };
+  });
+  const bytes = entries.reduce((sum, { text }) => sum + (text?.length ?? 0), 0);
+  return { entries, isCut: cut >= 0 || logged.length === changesMax, bytes };
 }
 
-/** The first entries of the log of one view. */
-const loggedOf = (app: App, { number, floor }: RowSource, from: Position, to: Position, max: number): Sql => sql`
-  (select view_number, height, place, seq, row_id from ${viewLogTable(app.number)}
-   where view_number = ${number} and (height, place, seq) > (${from.height}, ${from.place}, ${from.row})
-     and (height, place) < (${to.height}, ${to.place}) and (height, place) >= (${floor.height}, ${floor.place})
-   order by height, place, seq limit ${max})`;
+/** The first changes of all views, in order. */
+const readLogged = (
+  db: Queryable,
+  app: App,
+  views: readonly RowSource[],
+  from: Position,
+  to: Position,
+  max: number,
+): Promise<LoggedRow[]> =>
+  rows<LoggedRow>(
+    db,
+    sql`select l.*, c.hash from (
+          select o.* from unnest(${views.map(({ tableNumber }) => tableNumber.toString())}::int8[]) t(number)
+          cross join lateral (
+            select table_number, height, place, seq as row, row_id as id from ${viewLogTable(app.number)}
+            where table_number = t.number and (height, place, seq) > (${from.height}, ${from.place}, ${from.row})
+              and (height, place) < (${to.height}, ${to.place})
+            order by height, place, seq limit ${max}) o
+          order by o.height, o.place, o.row limit ${max}) l
+        left join ${commitsTable(app.number)} c on c.height = l.height
+        order by l.height, l.place, l.row`,
+  );
 
-const textsOf = (app: App, number: bigint, tableNumber: bigint): Sql => sql`
-  select l.height, l.place, l.seq, l.view_number, l.row_id, v.id is not null as is_present, v.body
-  from latest l left join ${viewTable(app.number, tableNumber)} v on v.id = l.row_id where l.view_number = ${number}`;
+/** The last change of each row. */
+function latestOf(logged: readonly LoggedRow[]): LoggedRow[] {
+  const latest = new Map<string, LoggedRow>();
+  for (const change of logged) {
+    const key = `${change.table_number} ${change.id}`;
+    latest.delete(key);
+    latest.set(key, change);
+  }
+  return [...latest.values()];
+}
 
-function pageOf(changed: readonly LoggedRow[], views: ReadonlyMap<bigint, RowSource>, changesMax: number): RowPage {
-  const cut = changed.findIndex((row) => row.is_present && row.body === null);
-  const whole = cut < 0 ? changed : changed.slice(0, cut);
-  const entries = whole.map(({ height, place, row, view_number: number, id, body, hash }): ViewEntry => {
-    const text = body === null ? undefined : Buffer.from(body);
-    return { kind: 'row', height, place, row, view: views.get(number)!, id, text, hash: hash ?? genesisHash };
-  });
-  return {
-    entries,
-    isCut: cut >= 0 || changed.at(-1)?.logged === BigInt(changesMax),
-    bytes: entries.reduce((sum, { text }) => sum + (text?.length ?? 0), 0),
-  };
+/** The texts of the rows that are there, by the places of their changes. */
+async function readTexts(
+  db: Queryable,
+  app: App,
+  tables: readonly bigint[],
+  changes: readonly LoggedRow[],
+  bytesMax: number,
+): Promise<Map<number, string | null>> {
+  const ofTable = (table: bigint): Sql => sql`
+    select w.n, v.body from wanted w join ${viewTable(app.number, table)} v on v.id = w.id where w.table_number = ${table}`;
+  const texts = await rows<RowText>(
+    db,
+    sql`with wanted as materialized (
+          select * from unnest(${changes.map((change) => change.table_number.toString())}::int8[], ${changes.map(({ id }) => id)}::text[])
+            with ordinality as w(table_number, id, n)
+        )
+        select n, case when sum(octet_length(body)) over (order by n) - octet_length(body) < ${bytesMax} then body end as body
+        from (${join(tables.map(ofTable), ' union all ')}) t`,
+  );
+  return new Map(texts.map(({ n, body }) => [Number(n) - 1, body]));
 }

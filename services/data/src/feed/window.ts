@@ -6,7 +6,7 @@ import type { App } from '../catalog/app';
 import { readCatalogRevision } from '../catalog/app-lock';
 import { findCollections, isFreeForAll, type CollectionRef } from '../catalog/collection';
 import type { ChannelSet } from './channel-set';
-import { formatCursor, type Position } from './cursor';
+import { formatCursor, isStart, type Position } from './cursor';
 import { Deliveries } from './deliveries';
 import { eventsOf } from './events';
 import { readFeedHead, type FeedHead } from './feed-head';
@@ -32,6 +32,8 @@ export interface WindowLimits {
 export interface FeedWindow {
   changes: FeedChange[];
   end: Position;
+  /** Where the log ended when the feed began at its start, see formatCursor. */
+  begun: Position | undefined;
   /** The hash of the commit at the end. */
   hash: Buffer;
   completeHeight: bigint;
@@ -67,11 +69,13 @@ export async function readWindow(
   limits: WindowLimits,
 ): Promise<FeedWindow> {
   const { db, fast, app, lookUp } = source;
-  const part = new LogPart(set.hasOnlyViews ? await endOfLog(db, app, head) : await readLog(db, app, head, entriesMax));
+  const begun = await begunOf(db, app, head, set);
+  const log = set.hasOnlyViews ? await endOfLog(db, app, head) : await readLog(db, app, head, entriesMax);
+  const part = new LogPart(log);
   part.limitCollections(collectionsMax);
   const collections = await collectionsOf(set, part.logEntries, lookUp);
   const sources = new SourceCollections(set, collections);
-  const views = await readSourceViews(source, set, { position: head.position, isFresh: isFresh(set, head) });
+  const views = await readSourceViews(source, set, { position: head.position, begun });
   const refused = new Map([...sources.refused, ...views.refused]);
   const { missing } = sources;
   if (limits.isOpening && missing.size + refused.size > 0) return nothingOf(head, new Map([...missing, ...refused]));
@@ -83,21 +87,23 @@ export async function readWindow(
   if (set.hasLatest) part.endBefore(limits.changesMax);
   const texts = new WindowTexts(sources);
   await texts.read(db, part, Math.max(1, bytesMax - changedRows.bytes));
-  const changes = changesOf(part, { set, sources, views, texts }, limits.changesMax);
+  const changes = changesOf(part, { set, sources, views, texts, begun }, limits.changesMax);
   const { end, hash, completeHeight, isWhole } = part;
   const isEnded = isWhole && missing.size > 0;
   // A collection that has gone away meanwhile has its removal behind this window, and one may have become private.
   const dependsOnCatalog = isEnded || (!set.mayReadPrivate && changes.length > 0);
   if (dependsOnCatalog && (await readCatalogRevision(fast, app.number)) !== head.catalogRevision) {
-    const isPublic = set.views.size === 0 && (await areStillPublic(fast, app, collections));
-    if (isEnded || !isPublic) return nothingOf(head, refused);
+    if (isEnded || !(await areStillPublic(fast, app, collections))) return nothingOf(head, refused);
   }
   const refusals = isEnded ? new Map([...missing, ...refused]) : refused;
-  return { changes, end, hash, completeHeight, isWhole, refusals };
+  return { changes, end, begun, hash, completeHeight, isWhole, refusals };
 }
 
-/** Whether a feed has seen no row of a view yet. One of documents as well has positions that do not say. */
-const isFresh = ({ hasOnlyViews }: ChannelSet, { isFromStart }: FeedHead): boolean => hasOnlyViews && isFromStart;
+/** Where the log ended when a feed that follows views began at its start, which may be now. */
+async function begunOf(db: Queryable, app: App, head: FeedHead, { views }: ChannelSet): Promise<Position | undefined> {
+  if (views.size === 0 || !isStart(head.position)) return head.begun;
+  return (await readFeedHead(db, app, { kind: 'now' })).position;
+}
 
 /** The log without entries, up to the head, for those who follow none of its documents. */
 async function endOfLog(db: Queryable, app: App, { position, hash }: FeedHead): Promise<LogWindow> {
@@ -115,10 +121,15 @@ interface WindowSources {
   sources: SourceCollections;
   views: SourceViews;
   texts: WindowTexts;
+  begun: Position | undefined;
 }
 
 /** The changes of a part, which ends where there are more than so many. */
-function changesOf(part: LogPart, { set, sources, views, texts }: WindowSources, changesMax: number): FeedChange[] {
+function changesOf(
+  part: LogPart,
+  { set, sources, views, texts, begun }: WindowSources,
+  changesMax: number,
+): FeedChange[] {
   const deliveries = new Deliveries(sources, texts, set.channels);
   const changes: FeedChange[] = [];
   for (const [index, entry] of part.entries.entries()) {
@@ -131,7 +142,7 @@ function changesOf(part: LogPart, { set, sources, views, texts }: WindowSources,
         ? rowEventsOf(entry, views.channels.get(entry.view.number)!, set.channels)
         : documentEvents(entry, deliveries, texts, set);
     if (events.length === 0) continue;
-    const cursor = formatCursor(positionBehind(entry), part.hashOf(entry.height));
+    const cursor = formatCursor(positionBehind(entry), part.hashOf(entry.height), begun);
     changes.push({ height: entry.height.toString(), place: entry.place, cursor, events });
   }
   return changes;
@@ -147,8 +158,8 @@ function documentEvents(
 }
 
 /** A window without changes: what is behind its head has to be read again, unless it is refused. */
-function nothingOf({ position, hash }: FeedHead, refusals: FeedWindow['refusals']): FeedWindow {
-  return { changes: [], end: position, hash, completeHeight: position.height - 1n, isWhole: false, refusals };
+function nothingOf({ position, hash, begun }: FeedHead, refusals: FeedWindow['refusals']): FeedWindow {
+  return { changes: [], end: position, begun, hash, completeHeight: position.height - 1n, isWhole: false, refusals };
 }
 
 async function areStillPublic(db: Queryable, app: App, collections: readonly CollectionRef[]): Promise<boolean> {

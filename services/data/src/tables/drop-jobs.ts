@@ -4,7 +4,14 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { commitsTable } from '../chain/commit-log';
 import { erasuresTable } from '../chain/erasure-log';
 import type { JobContext, Report } from '../jobs/queue';
-import { documentsTable, historyTable, viewEntriesTable, viewJoinKeysTable, viewTable } from '../catalog/table-names';
+import {
+  documentsTable,
+  historyTable,
+  viewEntriesTable,
+  viewJoinKeysTable,
+  viewLogTable,
+  viewTable,
+} from '../catalog/table-names';
 import { cancelBuilds } from './build-job';
 
 /** Drops a table in a transaction of its own: many at once would need a lock for each. */
@@ -42,8 +49,17 @@ export async function dropCollectionJob({ pool }: JobContext, payload: Record<st
 function tableOf(appNumber: bigint, name: string): Sql {
   const match = /^([chvdwj]_)(\d+)$/.exec(name);
   if (match) return named('a_', appNumber, `.${match[1]!}`, BigInt(match[2]!));
-  return name === 'erasures' ? erasuresTable(appNumber) : commitsTable(appNumber);
+  const table = tablesOfApp.get(name);
+  if (!table) throw new Error(`an app has a table ${name}, which is none of ours`);
+  return table(appNumber);
 }
+
+/** The tables that an app has once, by their names. */
+const tablesOfApp = new Map([
+  ['commits', commitsTable],
+  ['erasures', erasuresTable],
+  ['view_log', viewLogTable],
+]);
 
 /** The job behind the deletion of an app: table by table, then its schema. */
 export async function dropAppJob(

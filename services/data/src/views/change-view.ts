@@ -9,7 +9,7 @@ import type { ReadAccess } from '../catalog/collection';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { storedPrice } from '../catalog/read-price';
 import { checkDefinition, definitionOf, insertView, type ViewDefinition } from './definition';
-import { beginRowLog } from './row-log';
+import { beginRowLog, loggedAtOnceMax, logRows, logStart } from './row-log';
 import { requireView, type ViewRef } from './view';
 import { enqueueRefresh } from './views';
 import type { PoolContext } from '../postgres/databases';
@@ -34,13 +34,17 @@ export async function changeView(
     const options = { readAccess: changed.readAccess, mayPublish, defaultRead, replaces: view.number };
     await execute(tx, sql`delete from view where replaces = ${view.number}`);
     const checked = await checkDefinition(tx, app, definition, options);
-    if (hasSameRows(view, definition)) {
+    const beginsLog = definition.keepsChanges && !view.keepsChanges;
+    // Writers would wait for long while many rows are logged.
+    const isTooLarge = beginsLog && view.rowCount > loggedAtOnceMax;
+    if (hasSameRows(view, definition) && !isTooLarge) {
       await execute(
         tx,
         sql`update view set read_access = ${checked.readAccess}, read_price_config_text = ${definition.readPriceText},
               keeps_changes = ${definition.keepsChanges} where number = ${view.number}`,
       );
-      if (definition.keepsChanges && !view.keepsChanges) await beginRowLog(tx, view, view.tableNumber);
+      if (beginsLog) await beginRowLog(tx, view);
+      if (beginsLog && view.tableNumber !== null) await logRows(tx, view.appNumber, view.tableNumber, logStart);
       await bumpCatalogRevision(tx, app.number);
       return { name, ticketId: '' };
     }

@@ -1,6 +1,6 @@
 import type { Logger } from '@granary/shared/logger';
-import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { viewLogTable, viewTable } from '../catalog/table-names';
 
@@ -12,6 +12,8 @@ export interface RowLogLimits {
 
 const defaultLimits: RowLogLimits = { keptChanges: 1_000_000, excessChanges: 250_000 };
 const statementTimeoutMs = 600_000;
+/** Entries that one statement removes from the logs of tables that are gone. */
+const batchEntries = 50_000;
 
 interface LoggedView {
   appNumber: bigint;
@@ -21,20 +23,12 @@ interface LoggedView {
   changesPlace: number;
 }
 
-interface Place {
-  height: bigint;
-  place: number;
-}
-
 /**
- * Removes the oldest changes from the logs of rows that are too long, and the logs that nobody can follow any more. The
- * rows that are still there stay in the log, at the place where it begins from then on: who begins with nothing gets
- * all of them, and whoever has seen less begins anew.
+ * Removes the oldest changes from the logs of rows that are too long, and the logs of tables that nobody can follow any
+ * more. The last change of each row that is there stays: whoever begins with nothing gets all rows, and who has come
+ * less far than the first change that is kept begins anew.
  */
-export async function trimRowLogs(
-  { pool, log }: { pool: Pool; log: Logger },
-  stopping: AbortSignal,
-): Promise<void> {
+export async function trimRowLogs({ pool, log }: { pool: Pool; log: Logger }, stopping: AbortSignal): Promise<void> {
   const apps = await rows<{ number: bigint }>(
     pool,
     sql`select substr(n.nspname, 3)::int8 as number from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -43,7 +37,7 @@ export async function trimRowLogs(
   for (const { number } of apps) {
     if (stopping.aborted) return;
     try {
-      await trimLogsOf(pool, number, defaultLimits);
+      await trimLogsOf(pool, number, defaultLimits, stopping);
     } catch (error) {
       // An app may have been deleted meanwhile, and a view built again.
       log.warn({ err: error, app: number.toString() }, 'the logs of the rows of views were not trimmed');
@@ -52,63 +46,71 @@ export async function trimRowLogs(
 }
 
 /** Trims the logs of one app, which has had a view with `changes`. */
-export async function trimLogsOf(pool: Pool, appNumber: bigint, limits: RowLogLimits): Promise<void> {
-  await execute(
-    pool,
-    sql`delete from ${viewLogTable(appNumber)}
-        where view_number not in (select number from view where app_number = ${appNumber} and keeps_changes)`,
-  );
+export async function trimLogsOf(
+  pool: Pool,
+  appNumber: bigint,
+  limits: RowLogLimits,
+  stopping?: AbortSignal,
+): Promise<void> {
+  const table = viewLogTable(appNumber);
+  let removed = batchEntries;
+  while (removed === batchEntries && !stopping?.aborted) {
+    removed = await execute(
+      pool,
+      sql`delete from ${table} where ctid = any(array(
+            select ctid from ${table} where table_number not in (
+              select t.number from view v cross join lateral (values (v.table_number), (v.building_table_number)) t(number)
+              where v.app_number = ${appNumber} and v.keeps_changes and t.number is not null)
+            limit ${batchEntries}))`,
+    );
+  }
   const views = await rows<LoggedView>(
     pool,
     sql`select app_number as "appNumber", number, table_number as "tableNumber", changes_height as "changesHeight",
           changes_place as "changesPlace"
         from view where app_number = ${appNumber} and keeps_changes and table_number is not null and replaces is null`,
   );
-  for (const view of views) {
-    const last = await lastExcess(pool, view, limits);
-    if (last) await transaction(pool, (tx) => trim(tx, view, last), { statementTimeoutMs });
-  }
+  for (const view of views) if (!stopping?.aborted) await trim(pool, view, limits);
 }
 
-/** The place of the last change that is not kept; undefined where there are not too many. */
-function lastExcess(
+/** The place of the first change that is kept; undefined where there are not too many. */
+function firstKept(
   pool: Pool,
-  { appNumber, number, changesHeight, changesPlace }: LoggedView,
+  { appNumber, tableNumber, changesHeight, changesPlace }: LoggedView,
   { keptChanges, excessChanges }: RowLogLimits,
-): Promise<Place | undefined> {
-  const newest = (offset: number) => sql`
+): Promise<{ height: bigint; place: number } | undefined> {
+  const newest = (offset: number): Sql => sql`
     select height, place from ${viewLogTable(appNumber)}
-    where view_number = ${number} and (height, place) > (${changesHeight}, ${changesPlace})
+    where table_number = ${tableNumber} and (height, place) >= (${changesHeight}, ${changesPlace})
     order by height desc, place desc, seq desc offset ${offset} limit 1`;
-  return row<Place>(
+  return row(
     pool,
-    sql`select k.height, k.place from (${newest(keptChanges)}) k
-        where exists (${newest(keptChanges + excessChanges)})`,
+    sql`select k.height, k.place from (${newest(keptChanges)}) k where exists (${newest(keptChanges + excessChanges)})`,
   );
 }
 
-async function trim(tx: Connection, view: LoggedView, { height, place }: Place): Promise<void> {
-  const { appNumber, number, tableNumber, changesHeight, changesPlace } = view;
-  const table = viewLogTable(appNumber);
-  await execute(
-    tx,
-    sql`with old as (
-          delete from ${table} where view_number = ${number} and (height, place) <= (${height}, ${place})
-          returning height, place, row_id
-        )
-        insert into ${table} (view_number, height, place, row_id)
-        select ${number}, ${height}, ${place}, o.row_id
-        from (select distinct row_id from old where (height, place) >= (${changesHeight}, ${changesPlace})) o
-        join ${viewTable(appNumber, tableNumber)} v on v.id = o.row_id
-        where not exists (select from ${table} l
-                          where l.view_number = ${number} and (l.height, l.place) > (${height}, ${place}) and l.row_id = o.row_id)`,
-  );
-  // The last statement: it locks a row that writes change.
+async function trim(pool: Pool, view: LoggedView, limits: RowLogLimits): Promise<void> {
+  const first = await firstKept(pool, view, limits);
+  if (!first) return;
+  const { appNumber, number, tableNumber } = view;
+  const { height, place } = first;
+  // From now on nobody is told of what is removed next.
   const moved = await execute(
-    tx,
+    pool,
     sql`update view set changes_height = ${height}, changes_place = ${place}
-        where number = ${number} and table_number = ${tableNumber} and changes_height = ${changesHeight}
-          and changes_place = ${changesPlace}`,
+        where number = ${number} and table_number = ${tableNumber} and keeps_changes
+          and (changes_height, changes_place) = (${view.changesHeight}, ${view.changesPlace})`,
   );
-  if (moved === 0) throw new Error(`the log of the view ${number} has begun anew`);
+  // Its log has begun anew meanwhile.
+  if (moved === 0) return;
+  const log = viewLogTable(appNumber);
+  const remove = sql`
+    with newest as materialized (
+      select distinct on (row_id) row_id, height, place, seq from ${log} where table_number = ${tableNumber}
+      order by row_id, height desc, place desc, seq desc
+    )
+    delete from ${log} l using newest n left join ${viewTable(appNumber, tableNumber)} v on v.id = n.row_id
+    where l.table_number = ${tableNumber} and l.row_id = n.row_id and (l.height, l.place) < (${height}, ${place})
+      and (v.id is null or (l.height, l.place, l.seq) <> (n.height, n.place, n.seq))`;
+  await transaction(pool, (tx) => execute(tx, remove), { statementTimeoutMs });
 }

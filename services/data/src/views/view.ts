@@ -27,7 +27,7 @@ export interface ViewRef {
   createdAt: Date;
   refreshedAt: Date | null;
   readPriceText: string | null;
-  /** Whether the changes of its rows are logged, and behind which place the log is complete. */
+  /** Whether the changes of its rows are kept, and from which place of the app on they are all there. */
   keepsChanges: boolean;
   changesHeight: bigint | null;
   changesPlace: number | null;

@@ -53,7 +53,7 @@ export async function createView(
     const { readAccess, mayPublish } = request;
     const checked = await checkDefinition(tx, app, definition, { readAccess, mayPublish, defaultRead });
     const number = await insertView(tx, app, definition, checked);
-    if (definition.keepsChanges) await beginRowLog(tx, { appNumber: app.number, number, name }, null);
+    if (definition.keepsChanges) await beginRowLog(tx, { appNumber: app.number, number, name });
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
     return { name, ticketId: await enqueueRefresh(tx, app, number, name, { ticketId }) };

@@ -251,7 +251,7 @@ export class AppFeed {
       this.isDelivering = false;
     }
     if (window.catalogRevision !== this.catalogRevision) this.notifyCatalog(window.catalogRevision);
-    this.refuse(window);
+    this.refuse(window, start);
     if (window.changes.length > 0) feedMetrics.windows.observe((performance.now() - startedAtMs) / 1_000);
   }
 
@@ -297,11 +297,20 @@ export class AppFeed {
     for (const { live } of this.groups.values()) for (const stream of live) stream.notifyCatalog(revision);
   }
 
-  /** Ends the streams that may not read one of their channels, or not any more. */
-  private refuse({ refusals }: ReadChangesResponse): void {
+  /**
+   * Ends the streams that may not read one of their channels, or not any more. One that was ahead of the window may
+   * have begun behind what was refused: it reads on by itself.
+   */
+  private refuse({ refusals }: ReadChangesResponse, start: Position): void {
     for (const refusal of refusals) {
       for (const { target } of this.routes[refusal.channel] ?? []) {
-        for (const stream of [...target.live]) stream.fail(refusalError(refusal));
+        for (const stream of [...target.live]) {
+          if (comparePositions(stream.position, start) <= 0) stream.fail(refusalError(refusal));
+          else {
+            this.leaveLive(stream, target);
+            stream.fallBehind(stream.cursor, undefined);
+          }
+        }
       }
     }
   }

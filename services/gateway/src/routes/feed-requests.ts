@@ -26,17 +26,19 @@ export interface FeedRights {
 export function subscriptionOfQuery(query: z.output<typeof feedQuery>, rights: FeedRights): Subscription {
   assertAlone(query, 'The query string is not valid');
   const collections = query.collection === undefined ? [] : collectionNames(query.collection);
+  const { view } = query;
   if (Buffer.byteLength(query.find ?? '') > findBytesMax) {
     throw invalid('The query string is not valid', { find: [`may have at most ${findBytesMax} bytes`] });
   }
   const channel: FeedChannel = {
-    collections,
+    // What does not know views takes it for a collection that is not there.
+    collections: view === undefined ? collections : [view],
     find: Buffer.from(query.find ?? ''),
     select: query.select === undefined ? nothing : Buffer.from(selectText(query.select)),
     omitsDocuments: query.documents === 'false',
     onlyLatest: query.mode === 'latest',
     location: '',
-    view: query.view ?? '',
+    view: view ?? '',
     ...rights,
   };
   return { name: undefined, channel };
@@ -90,7 +92,7 @@ export function subscriptionsOfBody(body: Subscribed, tree: JsonValue, rights: F
       throw invalid('The body is not valid', { [`${location}.find`]: [`may have at most ${findBytesMax} bytes`] });
     }
     const channel: FeedChannel = {
-      collections: collection === undefined ? [] : [collection],
+      collections: [collection ?? view].filter((source) => source !== undefined),
       find: findText,
       select: select === undefined ? nothing : Buffer.from(toText(select)),
       omitsDocuments: body.documents === false,

@@ -21,7 +21,7 @@ const viewText =
   'Name of a live view with `changes`, in the place of collections: its changed rows, each in its newest state; `since=0` begins with all of them';
 const documentsText = '`false`: without the documents, only their ids';
 
-const cursorPattern = /^(now|[0-9]{1,15}([.][0-9]{1,9}([.][0-9]{1,15})?-[0-9a-f]{8})?)$/;
+const cursorPattern = /^(now|[0-9]{1,15}([.][0-9]{1,9}([.][0-9]{1,15})?-[0-9a-f]{8}(~[0-9]{1,15}[.][0-9]{1,9})?)?)$/;
 const cursorRule = 'must be now, a height or a cursor';
 
 /** The parameters of a feed in a URL. */

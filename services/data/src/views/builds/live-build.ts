@@ -1,4 +1,4 @@
-import { execute, row, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { bumpCatalogRevision, lockApp } from '../../catalog/app-lock';
@@ -14,7 +14,15 @@ import { livePlan, rowDelta, type LivePlan } from '../live/live-plan';
 import { viewCtes } from '../live/live-sql';
 import { planView } from '../plan/view-plan';
 import { takePlace } from '../replacement';
-import { beginRowLog, logFirstRows } from '../row-log';
+import {
+  beginRowLog,
+  createRowLog,
+  loggedAtOnceMax,
+  logPrivateRows,
+  logRows,
+  logStart,
+  takeLogPlace,
+} from '../row-log';
 import { addKeyColumns, createViewTable } from '../tables';
 import { parseVariables } from '../variables';
 import type { ViewRef } from '../view';
@@ -111,6 +119,7 @@ async function runLiveBuild(pool: Pool, build: LiveBuild, observer: BuildObserve
     Object.assign(build, await retriedTransaction(pool, (tx) => caughtUpWith(tx, build)));
     await observer.filled(0);
   }
+  if (build.rows > loggedAtOnceMax && (await keepsChanges(pool, build))) await logSoFar(pool, build);
   await switchOn(pool, build);
   return Number(build.rows);
 }
@@ -219,25 +228,54 @@ async function switchOn(pool: Pool, build: LiveBuild): Promise<void> {
       await lockApp(tx, view.appNumber);
       const head = await placeOf(tx, view.appNumber);
       while (build.place.height < head.height) Object.assign(build, await caughtUpWith(tx, build));
+      const wasFilled = await isFilled(tx, targetOf(build));
       const filled = { rows: build.rows, layoutText: JSON.stringify(layout), refreshedAt: sql`clock_timestamp()` };
       await useTable(tx, pool, build, filled);
       await takePlace(tx, view);
-      await logRows(tx, build);
+      await beginLog(tx, build, wasFilled);
       await bumpCatalogRevision(tx, view.appNumber);
     },
     { statementTimeoutMs: 60_000 },
   );
 }
 
+/** Whether a view has ever had rows. */
+const isFilled = async (tx: Connection, number: bigint): Promise<boolean> =>
+  (await row(tx, sql`select from view where number = ${number} and refreshed_at is not null`)) !== undefined;
+
+/** The view whose rows a build is to give. */
+const targetOf = ({ view }: LiveBuild): bigint => view.replaces ?? view.number;
+
+/** Whether the changes of the rows of a build are to be kept, as it is now. */
+async function keepsChanges(db: Queryable, { view }: LiveBuild): Promise<boolean> {
+  return (await row(db, sql`select from view where number = ${view.number} and keeps_changes`)) !== undefined;
+}
+
+/** Logs the rows that a build has; from then on its statements log those that they change. */
+async function logSoFar(pool: Pool, build: LiveBuild): Promise<void> {
+  const { appNumber } = build.view;
+  const { number } = build.table;
+  await retriedTransaction(pool, (tx) => createRowLog(tx, appNumber));
+  await logPrivateRows(pool, appNumber, number);
+  build.plan.log = { appNumber, tableNumber: number };
+}
+
 /**
- * Logs the rows of a view with `changes`. Whoever followed other rows begins anew; nobody who has followed a view that
- * had none yet.
+ * Lets the rows be followed. Whoever has followed other rows of the view begins anew; who has waited for its first ones
+ * is told them, unless they are so many that they are logged before. `wasFilled`: whether it had rows before.
  */
-async function logRows(tx: Connection, { view, table }: LiveBuild): Promise<void> {
-  const logged = { ...view, number: view.replaces ?? view.number };
-  // It may have been changed during the build.
-  const kept = await row(tx, sql`select from view where number = ${logged.number} and keeps_changes`);
+async function beginLog(tx: Connection, build: LiveBuild, wasFilled: boolean): Promise<void> {
+  const { view, table, plan } = build;
+  const number = targetOf(build);
+  const kept = await row<{ isNew: boolean }>(
+    tx,
+    sql`select changes_height is null as "isNew" from view where number = ${number} and keeps_changes`,
+  );
   if (!kept) return;
-  const hadRows = view.replaces !== null || view.tableNumber !== null || view.status !== 'building';
-  await (hadRows ? beginRowLog(tx, logged, table.number) : logFirstRows(tx, logged, table.number));
+  const logged = { ...view, number };
+  const isAwaited = !wasFilled && !kept.isNew && !plan.log;
+  if (!isAwaited) await beginRowLog(tx, logged);
+  if (plan.log) return;
+  const place = isAwaited ? await takeLogPlace(tx, logged) : logStart;
+  await logRows(tx, view.appNumber, table.number, place);
 }

@@ -33,8 +33,8 @@ export interface LivePlan {
   join: LiveJoin | undefined;
   columns: ReadonlyArray<ViewColumn & { key: number }>;
   dates: ReadonlySet<string>;
-  /** The app whose log has the changes of its rows; undefined where they are not logged. */
-  loggedIn: bigint | undefined;
+  /** Where the changes of its rows are logged; undefined: nowhere. */
+  log: { appNumber: bigint; tableNumber: bigint } | undefined;
 }
 
 export interface LiveDefinition {
@@ -60,7 +60,7 @@ export function livePlan(view: LiveDefinition, logsRows = false): LivePlan {
     join,
     columns: columns.filter((column): column is ViewColumn & { key: number } => column.key !== undefined),
     dates: new Set(dates),
-    loggedIn: logsRows ? view.appNumber : undefined,
+    log: logsRows ? { appNumber: view.appNumber, tableNumber: view.tableNumber } : undefined,
   };
 }
 

@@ -58,7 +58,7 @@ export function viewCtes(plan: LivePlan, { joined, isFirst = false, isBounded }:
   const ctes = groups
     ? [...groupDeltas(plan, groups, isFirst), ...groupCtes(plan, groups, isBounded)]
     : documentCtes(plan, isBounded);
-  return join([...pairs, ...ctes], ', ');
+  return join([...pairs, ...ctes, ...(isBounded ? [] : loggedCtes(plan, 'build'))], ', ');
 }
 
 /** The CTE that keeps the number of rows in the catalog. */

@@ -3,15 +3,18 @@ import { viewLogTable } from '../../catalog/table-names';
 import { endOfLog } from '../../chain/erasure-log';
 import { cteOf, type LivePlan } from './live-plan';
 
-/** What changes rows: a commit, whose height the head has already, or an erasure, which is not logged yet. */
-export type LogPlace = 'commit' | 'erasure';
+/**
+ * What changes rows: a commit, whose height the head has already; an erasure, which is not logged yet; or a build,
+ * which logs its rows before all others.
+ */
+export type LogPlace = 'commit' | 'erasure' | 'build';
 
 /**
  * The columns that the CTE `put_` returns for the log, with a comma before them: the id of a row, and whether its text
  * is another. Empty where rows are not logged.
  */
-export const changedRow = ({ loggedIn }: LivePlan, id: Sql): Sql =>
-  loggedIn === undefined ? empty : sql`, ${id} as id, old.body is distinct from new.body as changed`;
+export const changedRow = ({ log }: LivePlan, id: Sql): Sql =>
+  log === undefined ? empty : sql`, ${id} as id, old.body is distinct from new.body as changed`;
 
 /** The ids of the rows that the CTEs of a view have changed. */
 function changedIds(plan: LivePlan): Sql {
@@ -25,20 +28,23 @@ export const loggedCtes = (plan: LivePlan, during: LogPlace): Sql[] => logged(pl
 
 /** The ids of the changed rows as the text of an array, for the statement of the turn. None where nothing is logged. */
 export const changedIdsText = (plan: LivePlan): Sql[] =>
-  plan.loggedIn === undefined ? [] : [sql`(select array_agg(id)::text from (${changedIds(plan)}) i)`];
+  plan.log === undefined ? [] : [sql`(select array_agg(id)::text from (${changedIds(plan)}) i)`];
 
 /** As `loggedCtes`, from that text, which is null where no row has changed. */
 export const loggedTextCtes = (plan: LivePlan, ids: string | null): Sql[] =>
   logged(plan, sql`select * from unnest(${ids}::text[]) as i(id)`, 'commit');
 
 function logged(plan: LivePlan, ids: Sql, during: LogPlace): Sql[] {
-  const { loggedIn, number } = plan;
-  if (loggedIn === undefined) return [];
-  const place =
-    during === 'erasure' ? endOfLog(loggedIn) : sql`select height, 0 as place from head where app_number = ${loggedIn}`;
+  if (!plan.log) return [];
+  const { appNumber, tableNumber } = plan.log;
+  const places: Record<LogPlace, Sql> = {
+    commit: sql`select height, 0 as place from head where app_number = ${appNumber}`,
+    erasure: endOfLog(appNumber),
+    build: sql`select 0::int8 as height, 0 as place`,
+  };
   return [
     sql`${cteOf('logged_', plan)} as (
-      insert into ${viewLogTable(loggedIn)} (view_number, height, place, row_id)
-      select ${number}, l.height, l.place, i.id from (${ids}) i cross join (${place}) l)`,
+      insert into ${viewLogTable(appNumber)} (table_number, height, place, row_id)
+      select ${tableNumber}, l.height, l.place, i.id from (${ids}) i cross join (${places[during]}) l)`,
   ];
 }
