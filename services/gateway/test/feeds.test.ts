@@ -30,7 +30,8 @@ const channel: FeedChannel = {
   onlyLatest: false,
   mayReadPrivate: true,
   isDelegated: false,
-  location: '', view: '',
+  location: '',
+  view: '',
 };
 
 /** A read of the live feed that waits for changes, until the test ends it. */
