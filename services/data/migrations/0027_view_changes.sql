@@ -2,4 +2,6 @@
 -- there: a follower who has come less far begins anew.
 alter table view add column keeps_changes boolean not null default false,
   add column changes_height bigint,
-  add column changes_place int;
+  add column changes_place int,
+  -- By this the ids of rows are hidden from those who may know no more than their texts.
+  add column row_secret uuid not null default gen_random_uuid();

@@ -327,3 +327,32 @@ test('feeds of views with more different selections than an app may have are ref
   expect(refusals.map(({ channel, error }) => [channel, error?.reason])).toEqual([[32, 'TOO_MANY_FILTERS']]);
   expect(changes.flatMap(({ events }) => events.flatMap((event) => event.channels))).toHaveLength(32);
 });
+
+test('a position that is gone for one view is gone for a feed of others as well, which is told nothing behind it', async () => {
+  await store({ id: 'a', g: 'x' });
+  await create('followed', totals, 'live', {}, true);
+  const none = Buffer.alloc(0);
+  const flags = { omitsDocuments: false, onlyLatest: false, mayReadPrivate: true, isDelegated: false, location: '' };
+  const channels = [
+    { collections: ['followed'], view: 'followed', find: none, select: none, ...flags },
+    { collections: ['docs'], view: '', find: none, select: none, ...flags },
+  ];
+  const limits = { limit: 10, bytesMax: 10_000, waitMs: 0, catalogRevision: '0', isOpening: false };
+  const follow = (since: string) =>
+    fixture.methods.readChanges({ appId: app.appId, since, channelsDigest: none, channels, ...limits });
+  const { cursor } = await follow('0');
+  const { ticketId } = await fixture.methods.refreshView({
+    appId: app.appId,
+    name: 'followed',
+    ticketId: newTicket('j', app.number),
+  });
+  await app.completed(ticketId);
+  await store({ id: 'b', g: 'y' });
+  const gone = await follow(cursor);
+  expect(gone.refusals.map(({ channel, error }) => [channel, error?.reason])).toEqual([[0, 'CURSOR_GONE']]);
+  expect([gone.changes, gone.cursor]).toEqual([[], cursor]);
+  const views = (await follow('0')).changes.flatMap(({ events }) =>
+    events.filter((event) => event.channels.includes(0)),
+  );
+  expect(views).toHaveLength(2);
+});

@@ -36,6 +36,7 @@ const channel: FeedChannel = {
 
 /** A read of the live feed that waits for changes, until the test ends it. */
 interface LiveRead {
+  request: ReadChangesRequest;
   resolve: (response: ReadChangesResponse) => void;
   reject: (error: ServiceError) => void;
 }
@@ -50,8 +51,13 @@ class DataDouble {
 
   readChanges = (request: ReadChangesRequest, call: Call): Promise<ReadChangesResponse> => {
     if (request.waitMs === 0) return Promise.resolve(this.behind(request.since));
+    if (request.channels.length === 0) {
+      return Promise.reject(
+        new ServiceError('FAILED_PRECONDITION', 'CHANNELS_UNKNOWN', 'The channels have to be sent'),
+      );
+    }
     return new Promise((resolve, reject) => {
-      this.liveReads.push({ resolve, reject });
+      this.liveReads.push({ request, resolve, reject });
       call.signal.addEventListener('abort', () => reject(new ServiceError('CANCELLED', 'CANCELLED', 'Cancelled')));
     });
   };
@@ -83,6 +89,15 @@ class DataDouble {
     return this.liveReads[count - 1]!;
   }
 }
+
+/** A window whose changes are for the first two channels. */
+const toAll = ({ changes, ...window }: ReadChangesResponse): ReadChangesResponse => ({
+  ...window,
+  changes: changes.map(({ events, ...change }) => ({
+    ...change,
+    events: events.map((event) => ({ ...event, channels: [0, 1] })),
+  })),
+});
 
 const failure = () => new ServiceError('INTERNAL', 'INTERNAL', 'Internal error');
 
@@ -137,6 +152,37 @@ test('a stream that is ahead of a live feed which fails is sent nothing twice', 
   await eventually(() => first.events('put').length === 1);
   await data.waiting(4);
   expect(second.events('put').map(({ id }) => id)).toEqual(['n1']);
+});
+
+test('a position that is gone ends the streams that were there, and one that began behind it goes on', async () => {
+  const [noted, viewed] = [{}, { collections: ['sums'], view: 'sums' }];
+  const first = open(requestOf('now', noted));
+  const stale = open(requestOf('now', viewed));
+  await data.waiting(1);
+  data.head = 1;
+  const second = open(requestOf('0.0-00000000', viewed));
+  await eventually(() => second.events('put').length === 1);
+  const detailsJson = Buffer.from('{}');
+  const error = { status: 'FAILED_PRECONDITION', reason: 'CURSOR_GONE', message: 'gone', detailsJson };
+  const nothing = { ...data.behind('1.1-00000000'), cursor: '0.1-00000000', completeHeight: '-1' };
+  const isOf = (channels: readonly FeedChannel[], view: string) => channels.some((each) => each.view === view);
+  // The position of the live feed is gone for the view, until it has come to the first change.
+  const answering = setInterval(() => {
+    for (const { request, resolve } of data.liveReads.splice(0)) {
+      const refused = request.channels.findIndex(({ view }) => view === 'sums');
+      const { height } = positionOf(request.since);
+      if (height === 0 && refused >= 0) resolve({ ...nothing, refusals: [{ channel: refused, error }] });
+      else if (height === 0) resolve(data.behind(request.since));
+      else if (isOf(request.channels, 'sums') && data.head === 2) resolve(toAll(data.behind(request.since)));
+      else data.liveReads.push({ request, resolve, reject: () => {} });
+    }
+  }, 5);
+  await eventually(() => stale.events('reset').length === 1 && first.events('put').length === 1, 5_000);
+  data.head = 2;
+  await eventually(() => second.events('put').length === 2, 5_000).finally(() => clearInterval(answering));
+  expect([second.events('reset'), second.events('end')]).toEqual([[], []]);
+  expect(second.events('put').map(({ id }) => id)).toEqual(['n1', 'n2']);
+  expect(stale.events('put')).toEqual([]);
 });
 
 test('a stream learns of a change of the catalog once, whether it is live or reads on its own', async () => {

@@ -1,9 +1,9 @@
+import { createHmac } from 'node:crypto';
 import type { FeedEvent } from '@granary/shared/gen/granary/data/v1/FeedEvent';
 import { withoutLineEnds } from '../json/line-ends';
 import { project } from '../json/project';
-import { sha256 } from '../values/sha256';
 import { mayKnowRowIds, type Channel } from './channel';
-import type { ViewEntry } from './view-rows';
+import type { RowSource, ViewEntry } from './view-rows';
 
 /** The events of a changed row of a view, each with the channels that get the same bytes. */
 export function rowEventsOf(entry: ViewEntry, readers: readonly number[], channels: readonly Channel[]): FeedEvent[] {
@@ -20,7 +20,7 @@ export function rowEventsOf(entry: ViewEntry, readers: readonly number[], channe
 }
 
 function membersFor(channel: Channel, { height, view, id, text }: ViewEntry): Buffer {
-  const shownId = mayKnowRowIds(channel) ? id : hiddenId(view.number, id);
+  const shownId = mayKnowRowIds(channel) ? id : hiddenId(view, id);
   const members = JSON.stringify({ height: Number(height), view: view.name, id: shownId }).slice(1, -1);
   if (text === undefined) return Buffer.from(`${members},"reason":"deleted"`);
   if (!channel.hasDocuments) return Buffer.from(members);
@@ -28,7 +28,5 @@ function membersFor(channel: Channel, { height, view, id, text }: ViewEntry): Bu
 }
 
 /** The id of a row for those who may know no more than its text: ids are made of documents, and of values of groups. */
-const hiddenId = (viewNumber: bigint, id: string): string =>
-  sha256(Buffer.from(`${viewNumber} ${id}`))
-    .toString('hex')
-    .slice(0, 32);
+const hiddenId = ({ rowSecret }: RowSource, id: string): string =>
+  createHmac('sha256', rowSecret).update(id).digest('hex').slice(0, 32);

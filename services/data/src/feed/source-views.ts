@@ -6,7 +6,7 @@ import { needsKey } from '../query/language/paging';
 import { findViews, viewNotFound, type ViewRef } from '../views/view';
 import type { Channel } from './channel';
 import type { ChannelSet } from './channel-set';
-import { comparePositions, rowsGone } from './cursor';
+import { comparePositions, CURSOR_GONE, rowsGone } from './cursor';
 import type { FeedHead } from './feed-head';
 import { notSold } from './source-collections';
 import type { RowSource } from './view-rows';
@@ -21,6 +21,8 @@ export interface SourceViews {
   channels: ReadonlyMap<bigint, readonly number[]>;
   /** The errors of the channels that may not follow the view that they name, by the places of these channels. */
   refused: ReadonlyMap<number, ServiceError>;
+  /** Whether a refusal is of the position alone, so that a later one would not be refused. */
+  isGone: boolean;
 }
 
 /** Where a feed is, and where the log ended when it began at the start. */
@@ -37,7 +39,7 @@ export async function readSourceViews(
 ): Promise<SourceViews> {
   const refused = new Map<number, ServiceError>();
   const readers = new Map<bigint, number[]>();
-  if (names.size === 0) return { sources: [], channels: readers, refused };
+  if (names.size === 0) return { sources: [], channels: readers, refused, isGone: false };
   const refs = new Map((await findViews(db, app, [...names])).map((view) => [view.name, view]));
   for (const [index, channel] of channels.entries()) {
     if (channel.view === undefined || excess.has(index)) continue;
@@ -47,7 +49,8 @@ export async function readSourceViews(
     else readers.set(view!.number, [...(readers.get(view!.number) ?? []), index]);
   }
   const sources = [...refs.values()].flatMap((view) => (readers.has(view.number) ? sourceOf(view) : []));
-  return { sources, channels: readers, refused };
+  const isGone = [...refused.values()].some(({ reason }) => reason === CURSOR_GONE);
+  return { sources, channels: readers, refused, isGone };
 }
 
 async function refusalOf(
@@ -67,8 +70,8 @@ async function refusalOf(
   return comparePositions(begun ?? position, first) >= 0 ? undefined : rowsGone(name);
 }
 
-const sourceOf = ({ number, name, tableNumber }: ViewRef): RowSource[] =>
-  tableNumber === null ? [] : [{ number, name, tableNumber }];
+const sourceOf = ({ number, name, tableNumber, rowSecret }: ViewRef): RowSource[] =>
+  tableNumber === null ? [] : [{ number, name, tableNumber, rowSecret }];
 
 const noChanges = ({ name, refreshMode }: ViewRef): ServiceError =>
   conflict(

@@ -11,6 +11,7 @@ export interface RowSource {
   number: bigint;
   name: string;
   tableNumber: bigint;
+  rowSecret: string;
 }
 
 /** A row of a view that has changed, as it is now. */

@@ -79,6 +79,8 @@ export async function readWindow(
   const refused = new Map([...sources.refused, ...views.refused]);
   const { missing } = sources;
   if (limits.isOpening && missing.size + refused.size > 0) return nothingOf(head, new Map([...missing, ...refused]));
+  // Behind this window nobody would know any more that rows are missing.
+  if (views.isGone) return nothingOf(head, refused);
   const bytesMax = Math.min(limits.bytesMax, Math.floor((copiesMax * limits.bytesMax) / set.shownCount));
   const range = { from: head.position, to: part.end };
   const changedRows = await readViewRows(db, app, views.sources, range, { changesMax: limits.changesMax, bytesMax });

@@ -37,9 +37,9 @@ export async function trimRowLogs({ pool, log }: { pool: Pool; log: Logger }, st
   for (const { number } of apps) {
     if (stopping.aborted) return;
     try {
-      await trimLogsOf(pool, number, defaultLimits, stopping);
+      await trimLogsOf({ pool, log }, number, defaultLimits, stopping);
     } catch (error) {
-      // An app may have been deleted meanwhile, and a view built again.
+      // The app may have been deleted meanwhile.
       log.warn({ err: error, app: number.toString() }, 'the logs of the rows of views were not trimmed');
     }
   }
@@ -47,30 +47,58 @@ export async function trimRowLogs({ pool, log }: { pool: Pool; log: Logger }, st
 
 /** Trims the logs of one app, which has had a view with `changes`. */
 export async function trimLogsOf(
-  pool: Pool,
+  { pool, log }: { pool: Pool; log: Logger },
   appNumber: bigint,
   limits: RowLogLimits,
   stopping?: AbortSignal,
 ): Promise<void> {
-  const table = viewLogTable(appNumber);
-  let removed = batchEntries;
-  while (removed === batchEntries && !stopping?.aborted) {
-    removed = await execute(
-      pool,
-      sql`delete from ${table} where ctid = any(array(
-            select ctid from ${table} where table_number not in (
-              select t.number from view v cross join lateral (values (v.table_number), (v.building_table_number)) t(number)
-              where v.app_number = ${appNumber} and v.keeps_changes and t.number is not null)
-            limit ${batchEntries}))`,
-    );
-  }
+  for (const { number } of await unusedTables(pool, appNumber)) await removeLog(pool, appNumber, number, stopping);
   const views = await rows<LoggedView>(
     pool,
     sql`select app_number as "appNumber", number, table_number as "tableNumber", changes_height as "changesHeight",
           changes_place as "changesPlace"
         from view where app_number = ${appNumber} and keeps_changes and table_number is not null and replaces is null`,
   );
-  for (const view of views) if (!stopping?.aborted) await trim(pool, view, limits);
+  for (const view of views) {
+    if (stopping?.aborted) return;
+    try {
+      await trim(pool, view, limits);
+    } catch (error) {
+      // It may have been built again meanwhile.
+      log.warn({ err: error, view: view.number.toString() }, 'the log of the rows of a view was not trimmed');
+    }
+  }
+}
+
+/** The numbers of logged tables that nobody follows and no build is going to give to a view. */
+function unusedTables(pool: Pool, appNumber: bigint): Promise<Array<{ number: bigint }>> {
+  const table = viewLogTable(appNumber);
+  // Each number is looked up behind the one before, for a log has many entries of few tables.
+  return rows<{ number: bigint }>(
+    pool,
+    sql`with recursive logged(number) as (
+          (select table_number from ${table} order by table_number limit 1)
+          union all
+          select (select table_number from ${table} where table_number > logged.number order by table_number limit 1)
+          from logged where logged.number is not null
+        )
+        select number from logged where number is not null and number not in (
+          select table_number from view where app_number = ${appNumber} and keeps_changes and table_number is not null
+          union all
+          select building_table_number from view where app_number = ${appNumber} and building_table_number is not null)`,
+  );
+}
+
+async function removeLog(pool: Pool, appNumber: bigint, tableNumber: bigint, stopping?: AbortSignal): Promise<void> {
+  const table = viewLogTable(appNumber);
+  let removed = batchEntries;
+  while (removed === batchEntries && !stopping?.aborted) {
+    removed = await execute(
+      pool,
+      sql`delete from ${table} where ctid = any(array(
+            select ctid from ${table} where table_number = ${tableNumber} limit ${batchEntries}))`,
+    );
+  }
 }
 
 /** The place of the first change that is kept; undefined where there are not too many. */

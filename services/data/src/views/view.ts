@@ -31,6 +31,8 @@ export interface ViewRef {
   keepsChanges: boolean;
   changesHeight: bigint | null;
   changesPlace: number | null;
+  /** By which the ids of its rows are hidden. */
+  rowSecret: string;
   /** The number of the view whose place it takes once it is filled; null for a view. */
   replaces: bigint | null;
   /** Whether anything of its application has a price. */
@@ -42,7 +44,7 @@ export interface ViewRef {
 export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, ${shownViewName} as name, v.replaces, v.query_text as "queryText",
   v.source_collections as "sourceCollections", v.refresh_mode as "refreshMode", v.variables_text as "variablesText",
   v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.layout_text as "layoutText",
-  v.row_count as "rowCount", v.keeps_changes as "keepsChanges", v.changes_height as "changesHeight", v.changes_place as "changesPlace",
+  v.row_count as "rowCount", v.keeps_changes as "keepsChanges", v.changes_height as "changesHeight", v.changes_place as "changesPlace", v.row_secret as "rowSecret",
   v.created_at as "createdAt",
   case when v.refresh_mode = 'lazy' then v.refreshed_at else (
     select max(coalesce(c.last_write_at, v.refreshed_at)) from collection c

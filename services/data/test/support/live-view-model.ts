@@ -405,7 +405,7 @@ export class LiveViewModel {
   private async trimLogs(): Promise<void> {
     const { pool, random } = this.context;
     const limits = { keptChanges: random(20), excessChanges: random(10) };
-    await this.beside(() => trimLogsOf(pool, this.app.number, limits).catch(ignoreMissingLog));
+    await this.beside(() => trimLogsOf({ pool, log }, this.app.number, limits).catch(ignoreMissingLog));
   }
 
   /** A view is built again while documents change. */

@@ -5,15 +5,8 @@ import { runSliced } from '@granary/shared/concurrency/time-slicing';
 import { isUnavailable } from '@granary/shared/errors';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import { isPassing, manyChannels, readChanges, refusalError, type Channels } from './feed-reader';
-import {
-  groupKey,
-  newGroup,
-  progressEveryMs,
-  type FeedGroup,
-  type GroupMember,
-  type StreamContext,
-} from './feed-group';
-import { eventsText, noticeText } from './feed-text';
+import { groupKey, newGroup, windowText, type FeedGroup, type GroupMember, type StreamContext } from './feed-group';
+import { eventsText } from './feed-text';
 import { feedMetrics } from './metrics';
 import { comparePositions, positionOf, type Position } from './position';
 import { eventsByTarget, type Route, type StreamEvent } from './stream-events';
@@ -94,6 +87,7 @@ export class AppFeed {
    * it has to read on.
    */
   async join(stream: GroupMember, group: FeedGroup): Promise<boolean> {
+    if (this.isRunning && group.startsAt && comparePositions(this.position, group.startsAt) < 0) return false;
     group.joining += 1;
     try {
       while (!group.isIncluded && !stream.signal.aborted) {
@@ -263,7 +257,7 @@ export class AppFeed {
     const hasMoved = comparePositions(this.position, start) > 0;
     for (const group of this.groups.values()) {
       const groupEvents = events.get(group) ?? [];
-      const text = textOf(group, groupEvents, window, hasMoved);
+      const text = windowText(group, groupEvents, window, hasMoved);
       if (!text) continue;
       for (const stream of group.live) {
         this.send(stream, group, { events: groupEvents, text, start, cursor: window.cursor });
@@ -298,18 +292,22 @@ export class AppFeed {
   }
 
   /**
-   * Ends the streams that may not read one of their channels, or not any more. One that was ahead of the window may
-   * have begun behind what was refused: it reads on by itself.
+   * Ends the streams that may not read one of their channels, or not any more. A position that is gone is gone for the
+   * streams that were there: one that has begun behind it reads on by itself, until this feed has come so far.
    */
   private refuse({ refusals }: ReadChangesResponse, start: Position): void {
     for (const refusal of refusals) {
+      const error = refusalError(refusal);
       for (const { target } of this.routes[refusal.channel] ?? []) {
         for (const stream of [...target.live]) {
-          if (comparePositions(stream.position, start) <= 0) stream.fail(refusalError(refusal));
-          else {
-            this.leaveLive(stream, target);
-            stream.fallBehind(stream.cursor, undefined);
+          const isBehind = error.reason === 'CURSOR_GONE' && comparePositions(stream.position, start) > 0;
+          if (!isBehind) {
+            stream.fail(error);
+            continue;
           }
+          target.startsAt = stream.position;
+          this.leaveLive(stream, target);
+          stream.fallBehind(stream.cursor, undefined);
         }
       }
     }
@@ -324,25 +322,4 @@ interface GroupWindow {
   start: Position;
   /** Behind it. */
   cursor: string;
-}
-
-/** What a window is to a group; undefined where it is nothing. */
-function textOf(
-  group: FeedGroup,
-  events: readonly StreamEvent[],
-  window: ReadChangesResponse,
-  hasMoved: boolean,
-): Buffer | undefined {
-  const nowMs = performance.now();
-  const last = events.at(-1);
-  if (last) {
-    group.toldAtMs = nowMs;
-    group.openHeight = last.isLast ? undefined : last.height;
-    return eventsText(group.format, events);
-  }
-  const isCommitOver = group.openHeight !== undefined && Number(window.completeHeight) >= group.openHeight;
-  if (!isCommitOver && (!hasMoved || nowMs - group.toldAtMs < progressEveryMs)) return undefined;
-  group.toldAtMs = nowMs;
-  if (isCommitOver) group.openHeight = undefined;
-  return noticeText(group.format, 'progress', { head: Number(window.head) }, window.cursor);
 }

@@ -1,9 +1,11 @@
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
+import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import type { Logger } from '@granary/shared/logger';
 import type { KeyWatch } from '../clients/key-watch';
 import type { FeedData } from './feed-reader';
-import type { FeedFormat } from './feed-text';
+import { eventsText, noticeText, type FeedFormat } from './feed-text';
 import type { Position } from './position';
+import type { StreamEvent } from './stream-events';
 import type { FeedRequest, Subscription } from './subscription';
 
 /** The longest time without an event while the log of an app is read on. */
@@ -54,6 +56,8 @@ export interface FeedGroup {
   isIncluded: boolean;
   /** Whether a subscription has each document once in a window. */
   readonly hasLatest: boolean;
+  /** The live feed has to come so far before its windows have what the group asks for. */
+  startsAt: Position | undefined;
   /** When its streams were last told a cursor. */
   toldAtMs: number;
   /** The height of a commit of which more changes may follow. */
@@ -81,7 +85,29 @@ export function newGroup(
     joining: 0,
     isIncluded: false,
     hasLatest: subscriptions.some(({ channel }) => channel.onlyLatest),
+    startsAt: undefined,
     toldAtMs: 0,
     openHeight: undefined,
   };
+}
+
+/** What a window is to a group; undefined where it is nothing. */
+export function windowText(
+  group: FeedGroup,
+  events: readonly StreamEvent[],
+  window: ReadChangesResponse,
+  hasMoved: boolean,
+): Buffer | undefined {
+  const nowMs = performance.now();
+  const last = events.at(-1);
+  if (last) {
+    group.toldAtMs = nowMs;
+    group.openHeight = last.isLast ? undefined : last.height;
+    return eventsText(group.format, events);
+  }
+  const isCommitOver = group.openHeight !== undefined && Number(window.completeHeight) >= group.openHeight;
+  if (!isCommitOver && (!hasMoved || nowMs - group.toldAtMs < progressEveryMs)) return undefined;
+  group.toldAtMs = nowMs;
+  if (isCommitOver) group.openHeight = undefined;
+  return noticeText(group.format, 'progress', { head: Number(window.head) }, window.cursor);
 }

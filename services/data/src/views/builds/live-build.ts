@@ -110,6 +110,17 @@ async function runLiveBuild(pool: Pool, build: LiveBuild, observer: BuildObserve
   // Not before: by the statistics of one side alone Postgres would scan the keys for the other.
   if (join) await execute(pool, sql`analyze ${join.keys}`);
   await indexBuild(pool, build, build.layout, Number(build.rows));
+  await catchUp(pool, build, observer);
+  if (build.rows > loggedAtOnceMax && (await keepsChanges(pool, build))) {
+    await logSoFar(pool, build);
+    await catchUp(pool, build, observer);
+  }
+  await switchOn(pool, build);
+  return Number(build.rows);
+}
+
+/** Catches up with the commits since, until so few are left that writers can wait for them. */
+async function catchUp(pool: Pool, build: LiveBuild, observer: BuildObserver): Promise<void> {
   for (let caughtUp = 0; caughtUp < catchUpsMax; caughtUp += 1) {
     const { height } = (await row<Place>(
       pool,
@@ -119,9 +130,6 @@ async function runLiveBuild(pool: Pool, build: LiveBuild, observer: BuildObserve
     Object.assign(build, await retriedTransaction(pool, (tx) => caughtUpWith(tx, build)));
     await observer.filled(0);
   }
-  if (build.rows > loggedAtOnceMax && (await keepsChanges(pool, build))) await logSoFar(pool, build);
-  await switchOn(pool, build);
-  return Number(build.rows);
 }
 
 /** One of the sources of a view, and how its rows follow when that changes. */
@@ -220,28 +228,37 @@ async function caughtUpWith(tx: Connection, build: LiveBuild): Promise<Pick<Live
 /** Catches up with the last commits under the lock of the app. From then on writes change the rows. */
 async function switchOn(pool: Pool, build: LiveBuild): Promise<void> {
   const { view, layout } = build;
-  const before = { place: build.place, rows: build.rows };
+  const start = { place: build.place, rows: build.rows };
   await retriedTransaction(
     pool,
     async (tx) => {
-      Object.assign(build, before);
+      Object.assign(build, start);
       await lockApp(tx, view.appNumber);
       const head = await placeOf(tx, view.appNumber);
       while (build.place.height < head.height) Object.assign(build, await caughtUpWith(tx, build));
-      const wasFilled = await isFilled(tx, targetOf(build));
+      const before = await followedState(tx, targetOf(build));
       const filled = { rows: build.rows, layoutText: JSON.stringify(layout), refreshedAt: sql`clock_timestamp()` };
       await useTable(tx, pool, build, filled);
       await takePlace(tx, view);
-      await beginLog(tx, build, wasFilled);
+      await beginLog(tx, build, before);
       await bumpCatalogRevision(tx, view.appNumber);
     },
     { statementTimeoutMs: 60_000 },
   );
 }
 
-/** Whether a view has ever had rows. */
-const isFilled = async (tx: Connection, number: bigint): Promise<boolean> =>
-  (await row(tx, sql`select from view where number = ${number} and refreshed_at is not null`)) !== undefined;
+/** What followers of a view have of it. */
+interface FollowedState {
+  hasRows: boolean;
+  keepsChanges: boolean;
+}
+
+/** The state of a view before it gets the rows of a build. */
+const followedState = (tx: Connection, number: bigint): Promise<FollowedState | undefined> =>
+  row<FollowedState>(
+    tx,
+    sql`select refreshed_at is not null as "hasRows", keeps_changes as "keepsChanges" from view where number = ${number}`,
+  );
 
 /** The view whose rows a build is to give. */
 const targetOf = ({ view }: LiveBuild): bigint => view.replaces ?? view.number;
@@ -262,18 +279,14 @@ async function logSoFar(pool: Pool, build: LiveBuild): Promise<void> {
 
 /**
  * Lets the rows be followed. Whoever has followed other rows of the view begins anew; who has waited for its first ones
- * is told them, unless they are so many that they are logged before. `wasFilled`: whether it had rows before.
+ * is told them, unless they are so many that they are logged before.
  */
-async function beginLog(tx: Connection, build: LiveBuild, wasFilled: boolean): Promise<void> {
+async function beginLog(tx: Connection, build: LiveBuild, before: FollowedState | undefined): Promise<void> {
   const { view, table, plan } = build;
-  const number = targetOf(build);
-  const kept = await row<{ isNew: boolean }>(
-    tx,
-    sql`select changes_height is null as "isNew" from view where number = ${number} and keeps_changes`,
-  );
-  if (!kept) return;
-  const logged = { ...view, number };
-  const isAwaited = !wasFilled && !kept.isNew && !plan.log;
+  const logged = { ...view, number: targetOf(build) };
+  const now = await followedState(tx, logged.number);
+  if (!now?.keepsChanges) return;
+  const isAwaited = before?.keepsChanges === true && !before.hasRows && !plan.log;
   if (!isAwaited) await beginRowLog(tx, logged);
   if (plan.log) return;
   const place = isAwaited ? await takeLogPlace(tx, logged) : logStart;
