@@ -127,11 +127,12 @@ export async function loadDocuments(
   load: Child<LoadCalls>,
   { name, port, requests }: { name: string; port: number; requests: { load: LoadRequest } },
   documents: number,
+  connections = loadConnections,
 ): Promise<LoadResult> {
   const result = await load.call('run', {
     ...requests.load,
     port,
-    connections: loadConnections,
+    connections,
     seconds: loadTimeoutSeconds,
     firstNumber: 0,
     requestsMax: documents / bulkSize,

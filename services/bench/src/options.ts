@@ -54,6 +54,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        prices: reads that cost something, unpaid and paid, beside plain ones
                        or parts of it with processes of their own:
                        events: the bus, on both transports; Kafka needs Java
+                       feeds: single writes beside 1,000 feeds of their collection, beside none
                        growth: reads by an index at 10,000 to 1,000,000 documents,
                          and far pages by cursor
                        joins: pages of 100 records with joins, beside SQL written by hand
@@ -64,6 +65,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                          beside SQL written by hand
                        search: single writes with a full-text index, beside none
                        tracing: one request in a hundred traced, beside none
+                       transfers: imports beside bulks, and exports beside COPY
                        verifications: of x402 payments, beside the official facilitators
                        views: writes with live views, beside the same without
   --requests <n>       requests of the case memory                                 (default 1000000)

@@ -1,4 +1,5 @@
 import { eventsLines, measureEvents } from './events';
+import { feedsLines, measureFeeds } from './feeds';
 import { growthLines, measureGrowth } from './growth';
 import { joinsLines, measureJoins } from './joins';
 import { ledgerLines, measureLedger } from './ledger';
@@ -7,6 +8,7 @@ import { measurePurge, purgeLines } from './purge';
 import { measureScan, scanLines } from './scan';
 import { measureSearch, searchLines } from './search';
 import type { Lengths, Tools } from './tools';
+import { measureTransfers, transfersLines } from './transfers';
 import { measureVerifications, verificationsLines } from './verifications';
 import { measureViews, viewsLines } from './views';
 import { measureTracing, tracingLines } from './tracing';
@@ -29,6 +31,7 @@ const ownCase =
 /** Cases measured in their own processes. */
 export const ownCases = {
   events: ownCase(measureEvents, eventsLines),
+  feeds: ownCase(measureFeeds, feedsLines),
   growth: ownCase(measureGrowth, growthLines),
   joins: ownCase(measureJoins, joinsLines),
   ledger: ownCase(measureLedger, ledgerLines),
@@ -36,6 +39,7 @@ export const ownCases = {
   purge: ownCase(measurePurge, purgeLines),
   scan: ownCase(measureScan, scanLines),
   search: ownCase(measureSearch, searchLines),
+  transfers: ownCase(measureTransfers, transfersLines),
   verifications: ownCase(measureVerifications, verificationsLines),
   views: ownCase(measureViews, viewsLines),
   tracing: ownCase(measureTracing, tracingLines),

@@ -252,8 +252,11 @@ test('the page of a live view has another tag after each write, and says when it
       mayReadPrivate: false,
       ...(ifNoneMatch !== undefined && { ifNoneMatch }),
     });
-  const first = await read();
-  expect((await read(first.etag)).json).toHaveLength(0);
+  // The usage of a write is recorded some time after it, which makes another tag of the same page once.
+  const first = await eventually(async () => {
+    const page = await read();
+    return (await read(page.etag)).json.length === 0 ? page : undefined;
+  });
   await store({ id: 'b', g: 'x', n: 1 });
   const second = await read(first.etag);
   expect(second.json.toString()).toContain('"n":2');

@@ -1,0 +1,143 @@
+import { createCollection } from './app-setup';
+import { categoryCount, categoryName } from './documents';
+import { fetchJson } from './fetch-json';
+import type { FollowerCalls } from './followers';
+import { look, settle, usageOf } from './measure';
+import { startProcess, type Child } from './processes';
+import { median, table, total } from './report';
+import { startSide, type App, type GranarySide } from './sides';
+import type { Lengths, Tools } from './tools';
+
+/** As many feeds as an app may have by tokens, less a few. */
+const feedCount = 1_000;
+const connections = 32;
+const warmUpSeconds = 2;
+const tokenSeconds = 86_400;
+
+/** Writers of a collection that is followed, beside the same writers without a feed. */
+const cases = {
+  'feeds that no write is for': { category: (number: number) => `none${number}`, wanted: 1 / 0.9 },
+  'each write for ten feeds': { category: categoryName, wanted: undefined },
+};
+
+interface CaseResult {
+  /** Processor time of a write in µs: of Granary and Postgres, without the client. */
+  without: number;
+  with: number;
+  /** Median of the rounds. */
+  ratio: number;
+  wanted?: number | undefined;
+  /** Changes that were told for each write. */
+  told: number;
+}
+
+/** The results of writes by title, and the memory of an idle feed in KiB. */
+type FeedsResult = Record<keyof typeof cases, CaseResult> & { idleKib: number };
+
+const wantedKib = 16;
+
+export const feedsTitle = `feeds: processor time of single writes beside ${feedCount.toLocaleString('en')} feeds of their collection, beside none`;
+
+/** Starts Granary in one process, and writes to an app while it is followed and while it is not, alternately. */
+export async function measureFeeds(tools: Tools, { rounds, seconds }: Lengths): Promise<FeedsResult> {
+  const { directory, onStart, postgres } = tools;
+  const side = await startSide('embedded', { as: 'feeds', postgres, directory, onStart });
+  const followers = startProcess<FollowerCalls>('followers.js');
+  onStart(followers);
+  const results: Partial<FeedsResult> = {};
+  for (const [index, title] of (Object.keys(cases) as Array<keyof typeof cases>).entries()) {
+    const { category, wanted: most } = cases[title];
+    const name = `feeds${index}`;
+    const app = await side.openApp(name);
+    await createCollection(side, name, app, 'documents');
+    const paths = await feedPaths(side, name, app, category);
+    await measureWrites(tools, side, app, warmUpSeconds);
+    const before = await memoryMib(side);
+    const measured: Array<Record<'without' | 'with', number> & { told: number }> = [];
+    for (let round = 0; round < rounds; round += 1) {
+      const without = await measureWrites(tools, side, app, seconds);
+      await followers.call('follow', { port: side.port, paths });
+      results.idleKib ??= (((await memoryMib(side)) - before) * 1_024) / feedCount;
+      const followed = await measureWrites(tools, side, app, seconds, followers);
+      await followers.call('leave');
+      measured.push({ without: without.cpuUs, with: followed.cpuUs, told: followed.told });
+    }
+    results[title] = {
+      without: median(measured.map((one) => one.without)),
+      with: median(measured.map((one) => one.with)),
+      ratio: median(measured.map((one) => one.with / one.without)),
+      told: median(measured.map(({ told }) => told)),
+      wanted: most,
+    };
+  }
+  return results as FeedsResult;
+}
+
+/** The paths of feeds by tokens, each of one category of documents. */
+async function feedPaths(
+  side: GranarySide,
+  name: string,
+  { headers }: App,
+  category: (number: number) => string,
+): Promise<string[]> {
+  const tokens: string[] = [];
+  for (let number = 0; number < categoryCount; number += 1) {
+    const find = { category: category(number) };
+    const body = { subscriptions: [{ as: 'followed', collection: 'documents', find }], ttl_seconds: tokenSeconds };
+    const url = `${side.url}/api/apps/${name}/feed-tokens`;
+    tokens.push((await fetchJson<{ token: string }>(url, { body, headers, statuses: [201] })).token);
+  }
+  return Array.from({ length: feedCount }, (_, number) => {
+    return `/api/apps/${name}/changes?token=${tokens[number % tokens.length]!}`;
+  });
+}
+
+async function measureWrites(
+  { load, postgresPid }: Tools,
+  side: GranarySide,
+  { requests }: App,
+  seconds: number,
+  followers?: Child<FollowerCalls>,
+): Promise<{ cpuUs: number; told: number }> {
+  await settle([side], postgresPid);
+  const [before, toldBefore] = [look(side, postgresPid), (await followers?.call('told')) ?? 0];
+  const result = await load.call('run', {
+    ...requests.append,
+    port: side.port,
+    connections,
+    seconds,
+    firstNumber: side.nextNumber,
+    requestsMax: Number.MAX_SAFE_INTEGER,
+  });
+  if (result.refused !== undefined) throw new Error(`A write was refused: ${result.refused}`);
+  side.nextNumber += result.requests + connections;
+  await settle([side], postgresPid);
+  const { cpuUs } = usageOf(before, look(side, postgresPid), result.requests);
+  const told = ((await followers?.call('told')) ?? 0) - toldBefore;
+  return { cpuUs: total(cpuUs), told: told / result.requests };
+}
+
+/** Memory of the processes of a side after garbage collection. */
+async function memoryMib({ children }: GranarySide): Promise<number> {
+  let sum = 0;
+  for (const { child } of children) sum += (await child.memory()).resident;
+  return sum;
+}
+
+/** Formats the table of results. */
+export function feedsLines({ idleKib, ...results }: FeedsResult): string[] {
+  const rows = Object.entries(results).map(([title, { without, with: followed, ratio, told, wanted: most }]) => [
+    title,
+    `${without.toFixed(0)} µs`,
+    `${followed.toFixed(0)} µs`,
+    `× ${ratio.toFixed(2)}`,
+    most === undefined ? '' : `× ${most.toFixed(2)}`,
+    told.toFixed(1),
+  ]);
+  return [
+    '',
+    feedsTitle,
+    ...table([['a write', 'without', 'with', 'ratio', 'wanted', 'told'], ...rows]),
+    `An idle feed takes ${idleKib.toFixed(1)} KiB (wanted: ${wantedKib} or less).`,
+  ];
+}
