@@ -58,9 +58,9 @@ export async function measureFeeds(tools: Tools, { rounds, seconds }: Lengths): 
       const without = await measureWrites(tools, side, app, seconds);
       await followers.call('follow', { port: side.port, paths });
       results.idleKib ??= (((await memoryMib(side)) - before) * 1_024) / feedCount;
-      const followed = await measureWrites(tools, side, app, seconds, followers);
+      const withFeeds = await measureWrites(tools, side, app, seconds, followers);
       await followers.call('leave');
-      measured.push({ without: without.cpuUs, with: followed.cpuUs, told: followed.told });
+      measured.push({ without: without.cpuUs, with: withFeeds.cpuUs, told: withFeeds.told });
     }
     results[title] = {
       without: median(measured.map((one) => one.without)),
@@ -126,10 +126,10 @@ async function memoryMib({ children }: GranarySide): Promise<number> {
 
 /** Formats the table of results. */
 export function feedsLines({ idleKib, ...results }: FeedsResult): string[] {
-  const rows = Object.entries(results).map(([title, { without, with: followed, ratio, told, wanted: most }]) => [
+  const rows = Object.entries(results).map(([title, { without, with: withFeeds, ratio, told, wanted: most }]) => [
     title,
     `${without.toFixed(0)} µs`,
-    `${followed.toFixed(0)} µs`,
+    `${withFeeds.toFixed(0)} µs`,
     `× ${ratio.toFixed(2)}`,
     most === undefined ? '' : `× ${most.toFixed(2)}`,
     told.toFixed(1),

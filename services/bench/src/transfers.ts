@@ -45,17 +45,18 @@ export async function measureTransfers(tools: Tools, { rounds }: Lengths): Promi
       import: () => importMs(side, name, app, file),
     };
     const order = round % 2 === 0 ? (['bulks', 'import'] as const) : (['import', 'bulks'] as const);
-    const taken: Partial<Record<keyof typeof rates, number>> = {};
+    const durationsMs: Partial<Record<keyof typeof rates, number>> = {};
     for (const which of order) {
       await settle([side], postgresPid);
-      taken[which] = await writes[which]();
+      durationsMs[which] = await writes[which]();
     }
     await postgres.call('tidy');
-    taken.export = await exportMs(side, name, app);
-    taken.copy = await copyMs(tools, side, name);
+    durationsMs.export = await exportMs(side, name, app);
+    durationsMs.copy = await copyMs(tools, side, name);
     // The first round warms up.
     if (round === 0) continue;
-    for (const which of Object.keys(rates) as Array<keyof typeof rates>) rates[which].push(documents / taken[which]!);
+    for (const which of Object.keys(rates) as Array<keyof typeof rates>)
+      rates[which].push(documents / durationsMs[which]!);
   }
   const pairOf = (ours: readonly number[], other: readonly number[]): Pair => ({
     ours: median(ours) * 1_000,

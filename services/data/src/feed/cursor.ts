@@ -24,7 +24,7 @@ const compare = (one: bigint, other: bigint): number => (one < other ? -1 : one 
 export type Since =
   | { kind: 'now' }
   | { kind: 'height'; height: bigint }
-  | { kind: 'cursor'; position: Position; hash: string; begun: Position | undefined };
+  | { kind: 'cursor'; position: Position; hash: string; initialEnd: Position | undefined };
 
 /** Hex digits of the hash of a commit that a cursor has. */
 const hashDigits = 8;
@@ -33,11 +33,11 @@ const hashDigits = 8;
 export function parseSince(text: string): Since {
   if (text === 'now') return { kind: 'now' };
   if (/^\d{1,15}$/.test(text)) return { kind: 'height', height: BigInt(text) };
-  const [, height, place, rowText = '0', hash, begunHeight, begunPlace] =
+  const [, height, place, rowText = '0', hash, endHeight, endPlace] =
     /^(\d{1,15})\.(\d{1,9})(?:\.(\d{1,15}))?-([0-9a-f]{8})(?:~(\d{1,15})\.(\d{1,9}))?$/.exec(text) ?? [];
   if (height !== undefined && place !== undefined && hash !== undefined) {
-    const begun = begunHeight === undefined ? undefined : positionOf(begunHeight, begunPlace!);
-    return { kind: 'cursor', position: positionOf(height, place, rowText), hash, begun };
+    const initialEnd = endHeight === undefined ? undefined : positionOf(endHeight, endPlace!);
+    return { kind: 'cursor', position: positionOf(height, place, rowText), hash, initialEnd };
   }
   throw unknownPosition();
 }
@@ -55,14 +55,16 @@ const positionOf = (height: string, place: string, rowText = '0'): Position => (
 export const isStart = ({ height, place, row }: Position): boolean => height === 0n && place === 0 && row === 0n;
 
 /**
- * The text of a position; `hash` is that of the commit at its height. `begun`: the end of the log when the feed began
- * at its start. It is written as long as the position is before it: the rows of views that such a feed has are in the
- * state of then, or a newer one.
+ * The text of a position; `hash` is that of the commit at its height. `initialEnd`: the end of the log when the feed
+ * began at its start. It is written as long as the position is before it: the rows of views that such a feed has are in
+ * the state of then, or a newer one.
  */
-export function formatCursor(position: Position, hash: Buffer, begun?: Position): string {
+export function formatCursor(position: Position, hash: Buffer, initialEnd?: Position): string {
   const { height, place, row } = position;
   const text = `${height}.${place}${row === 0n ? '' : `.${row}`}-${shortHash(hash)}`;
-  return begun && comparePositions(position, begun) < 0 ? `${text}~${begun.height}.${begun.place}` : text;
+  return initialEnd && comparePositions(position, initialEnd) < 0
+    ? `${text}~${initialEnd.height}.${initialEnd.place}`
+    : text;
 }
 
 /** The part of the hash of a commit that a cursor has, by which it is told from one of another history. */

@@ -15,7 +15,7 @@ export interface FeedHead {
   /** Where the feed begins. */
   position: Position;
   /** The end of the log when it began at the start; undefined where it is not known, or does not matter any more. */
-  begun: Position | undefined;
+  initialEnd: Position | undefined;
   /** The hash of the commit at that height. */
   hash: Buffer;
 }
@@ -50,7 +50,7 @@ export async function readFeedHead(db: Queryable, app: App, since: Since): Promi
     catalogRevision: head.revision,
     hasErasures: head.has_erasures,
     hash,
-    begun: since.kind === 'cursor' ? since.begun : undefined,
+    initialEnd: since.kind === 'cursor' ? since.initialEnd : undefined,
   };
   const position =
     since.kind === 'cursor' ? since.position : { height: height ?? head.height, place: documents, row: 0n };

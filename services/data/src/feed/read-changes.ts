@@ -84,8 +84,8 @@ async function waitForChanges(
     if (isAnswer(last, request) || leftMs <= 0 || context.headSignals.isStopping || call.signal.aborted) return last;
     if (last.window.isWhole) await watch.changed(leftMs, call.signal);
     const readAtMs = performance.now();
-    const { end, hash, begun } = last.window;
-    const since: Since = { kind: 'cursor', position: end, hash: shortHash(hash), begun };
+    const { end, hash, initialEnd } = last.window;
+    const since: Since = { kind: 'cursor', position: end, hash: shortHash(hash), initialEnd };
     last = await readAt(context, app, { ...request, isOpening: false }, set, since, call);
     if (isAnswer(last, request)) return last;
     const pauseMs = Math.max(leastPauseMs, (performance.now() - readAtMs) * windowPauseFactor);
@@ -127,7 +127,7 @@ async function readAt(
   });
 }
 
-const cursorOf = ({ window: { end, hash, begun } }: ReadAt): string => formatCursor(end, hash, begun);
+const cursorOf = ({ window: { end, hash, initialEnd } }: ReadAt): string => formatCursor(end, hash, initialEnd);
 
 function responseOf({ head, window }: ReadAt): ReadChangesResponse {
   return {

@@ -26,7 +26,7 @@ export interface SourceViews {
 }
 
 /** Where a feed is, and where the log ended when it began at the start. */
-export type ViewsStart = Pick<FeedHead, 'position' | 'begun'>;
+export type ViewsStart = Pick<FeedHead, 'position' | 'initialEnd'>;
 
 /** The prices of the reads of a view. */
 export type PricesOf = (view: ViewRef) => Promise<readonly ReadPrice[]>;
@@ -57,7 +57,7 @@ async function refusalOf(
   pricesOf: PricesOf,
   view: ViewRef,
   { mayReadPrivate }: Channel,
-  { position, begun }: ViewsStart,
+  { position, initialEnd }: ViewsStart,
 ): Promise<ServiceError | undefined> {
   const { name, readAccess, keepsChanges, changesHeight, changesPlace } = view;
   if (!mayReadPrivate && readAccess === 'private') return needsKey('view');
@@ -66,8 +66,8 @@ async function refusalOf(
   }
   if (!keepsChanges) return noChanges(view);
   const first = { height: changesHeight!, place: changesPlace!, row: 0n };
-  // Who has begun with nothing behind it has no row from before.
-  return comparePositions(begun ?? position, first) >= 0 ? undefined : rowsGone(name);
+  // A feed that began with nothing behind it has no row from before.
+  return comparePositions(initialEnd ?? position, first) >= 0 ? undefined : rowsGone(name);
 }
 
 const sourceOf = ({ number, name, tableNumber, rowSecret }: ViewRef): RowSource[] =>

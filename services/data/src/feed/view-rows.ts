@@ -63,9 +63,9 @@ export async function readViewRows(
 ): Promise<RowPage> {
   const none: RowPage = { entries: [], isCut: false, bytes: 0 };
   if (views.length === 0 || comparePositions(from, to) >= 0) return none;
-  const logged = await readLogged(db, app, views, from, to, changesMax);
-  if (logged.length === 0) return none;
-  const latest = latestOf(logged);
+  const changes = await readLogged(db, app, views, from, to, changesMax);
+  if (changes.length === 0) return none;
+  const latest = latestOf(changes);
   const byTable = new Map(views.map((view) => [view.tableNumber, view]));
   const tables = [...new Set(latest.map(({ table_number: table }) => table))];
   const texts = await readTexts(db, app, tables, latest, bytesMax);
@@ -77,7 +77,7 @@ export async function readViewRows(
     return { kind: 'row', height, place, row, view: byTable.get(table)!, id, text, hash: hash ?? genesisHash };
   });
   const bytes = entries.reduce((sum, { text }) => sum + (text?.length ?? 0), 0);
-  return { entries, isCut: cut >= 0 || logged.length === changesMax, bytes };
+  return { entries, isCut: cut >= 0 || changes.length === changesMax, bytes };
 }
 
 /** The first changes of all views, in order. */
@@ -104,9 +104,9 @@ const readLogged = (
   );
 
 /** The last change of each row. */
-function latestOf(logged: readonly LoggedRow[]): LoggedRow[] {
+function latestOf(changes: readonly LoggedRow[]): LoggedRow[] {
   const latest = new Map<string, LoggedRow>();
-  for (const change of logged) {
+  for (const change of changes) {
     const key = `${change.table_number} ${change.id}`;
     latest.delete(key);
     latest.set(key, change);

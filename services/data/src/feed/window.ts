@@ -33,7 +33,7 @@ export interface FeedWindow {
   changes: FeedChange[];
   end: Position;
   /** Where the log ended when the feed began at its start, see formatCursor. */
-  begun: Position | undefined;
+  initialEnd: Position | undefined;
   /** The hash of the commit at the end. */
   hash: Buffer;
   completeHeight: bigint;
@@ -69,13 +69,13 @@ export async function readWindow(
   limits: WindowLimits,
 ): Promise<FeedWindow> {
   const { db, fast, app, lookUp } = source;
-  const begun = await begunOf(db, app, head, set);
+  const initialEnd = await initialEndOf(db, app, head, set);
   const log = set.hasOnlyViews ? await endOfLog(db, app, head) : await readLog(db, app, head, entriesMax);
   const part = new LogPart(log);
   part.limitCollections(collectionsMax);
   const collections = await collectionsOf(set, part.logEntries, lookUp);
   const sources = new SourceCollections(set, collections);
-  const views = await readSourceViews(source, set, { position: head.position, begun });
+  const views = await readSourceViews(source, set, { position: head.position, initialEnd });
   const refused = new Map([...sources.refused, ...views.refused]);
   const { missing } = sources;
   if (limits.isOpening && missing.size + refused.size > 0) return nothingOf(head, new Map([...missing, ...refused]));
@@ -89,7 +89,7 @@ export async function readWindow(
   if (set.hasLatest) part.endBefore(limits.changesMax);
   const texts = new WindowTexts(sources);
   await texts.read(db, part, Math.max(1, bytesMax - changedRows.bytes));
-  const changes = changesOf(part, { set, sources, views, texts, begun }, limits.changesMax);
+  const changes = changesOf(part, { set, sources, views, texts, initialEnd }, limits.changesMax);
   const { end, hash, completeHeight, isWhole } = part;
   const isEnded = isWhole && missing.size > 0;
   // A collection that has gone away meanwhile has its removal behind this window, and one may have become private.
@@ -98,12 +98,17 @@ export async function readWindow(
     if (isEnded || !(await areStillPublic(fast, app, collections))) return nothingOf(head, refused);
   }
   const refusals = isEnded ? new Map([...missing, ...refused]) : refused;
-  return { changes, end, begun, hash, completeHeight, isWhole, refusals };
+  return { changes, end, initialEnd, hash, completeHeight, isWhole, refusals };
 }
 
 /** Where the log ended when a feed that follows views began at its start, which may be now. */
-async function begunOf(db: Queryable, app: App, head: FeedHead, { views }: ChannelSet): Promise<Position | undefined> {
-  if (views.size === 0 || !isStart(head.position)) return head.begun;
+async function initialEndOf(
+  db: Queryable,
+  app: App,
+  head: FeedHead,
+  { views }: ChannelSet,
+): Promise<Position | undefined> {
+  if (views.size === 0 || !isStart(head.position)) return head.initialEnd;
   return (await readFeedHead(db, app, { kind: 'now' })).position;
 }
 
@@ -123,13 +128,13 @@ interface WindowSources {
   sources: SourceCollections;
   views: SourceViews;
   texts: WindowTexts;
-  begun: Position | undefined;
+  initialEnd: Position | undefined;
 }
 
 /** The changes of a part, which ends where there are more than so many. */
 function changesOf(
   part: LogPart,
-  { set, sources, views, texts, begun }: WindowSources,
+  { set, sources, views, texts, initialEnd }: WindowSources,
   changesMax: number,
 ): FeedChange[] {
   const deliveries = new Deliveries(sources, texts, set.channels);
@@ -144,7 +149,7 @@ function changesOf(
         ? rowEventsOf(entry, views.channels.get(entry.view.number)!, set.channels)
         : documentEvents(entry, deliveries, texts, set);
     if (events.length === 0) continue;
-    const cursor = formatCursor(positionBehind(entry), part.hashOf(entry.height), begun);
+    const cursor = formatCursor(positionBehind(entry), part.hashOf(entry.height), initialEnd);
     changes.push({ height: entry.height.toString(), place: entry.place, cursor, events });
   }
   return changes;
@@ -160,8 +165,16 @@ function documentEvents(
 }
 
 /** A window without changes: what is behind its head has to be read again, unless it is refused. */
-function nothingOf({ position, hash, begun }: FeedHead, refusals: FeedWindow['refusals']): FeedWindow {
-  return { changes: [], end: position, begun, hash, completeHeight: position.height - 1n, isWhole: false, refusals };
+function nothingOf({ position, hash, initialEnd }: FeedHead, refusals: FeedWindow['refusals']): FeedWindow {
+  return {
+    changes: [],
+    end: position,
+    initialEnd,
+    hash,
+    completeHeight: position.height - 1n,
+    isWhole: false,
+    refusals,
+  };
 }
 
 async function areStillPublic(db: Queryable, app: App, collections: readonly CollectionRef[]): Promise<boolean> {

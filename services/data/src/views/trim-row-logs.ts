@@ -91,9 +91,9 @@ function unusedTables(pool: Pool, appNumber: bigint): Promise<Array<{ number: bi
 
 async function removeLog(pool: Pool, appNumber: bigint, tableNumber: bigint, stopping?: AbortSignal): Promise<void> {
   const table = viewLogTable(appNumber);
-  let removed = batchEntries;
-  while (removed === batchEntries && !stopping?.aborted) {
-    removed = await execute(
+  let removedCount = batchEntries;
+  while (removedCount === batchEntries && !stopping?.aborted) {
+    removedCount = await execute(
       pool,
       sql`delete from ${table} where ctid = any(array(
             select ctid from ${table} where table_number = ${tableNumber} limit ${batchEntries}))`,
@@ -123,14 +123,14 @@ async function trim(pool: Pool, view: LoggedView, limits: RowLogLimits): Promise
   const { appNumber, number, tableNumber } = view;
   const { height, place } = first;
   // From now on nobody is told of what is removed next.
-  const moved = await execute(
+  const movedCount = await execute(
     pool,
     sql`update view set changes_height = ${height}, changes_place = ${place}
         where number = ${number} and table_number = ${tableNumber} and keeps_changes
           and (changes_height, changes_place) = (${view.changesHeight}, ${view.changesPlace})`,
   );
   // Its log has begun anew meanwhile.
-  if (moved === 0) return;
+  if (movedCount === 0) return;
   const log = viewLogTable(appNumber);
   const remove = sql`
     with newest as materialized (

@@ -283,12 +283,12 @@ async function logSoFar(pool: Pool, build: LiveBuild): Promise<void> {
  */
 async function beginLog(tx: Connection, build: LiveBuild, before: FollowedState | undefined): Promise<void> {
   const { view, table, plan } = build;
-  const logged = { ...view, number: targetOf(build) };
-  const now = await followedState(tx, logged.number);
+  const target = { ...view, number: targetOf(build) };
+  const now = await followedState(tx, target.number);
   if (!now?.keepsChanges) return;
   const isAwaited = before?.keepsChanges === true && !before.hasRows && !plan.log;
-  if (!isAwaited) await beginRowLog(tx, logged);
+  if (!isAwaited) await beginRowLog(tx, target);
   if (plan.log) return;
-  const place = isAwaited ? await takeLogPlace(tx, logged) : logStart;
+  const place = isAwaited ? await takeLogPlace(tx, target) : logStart;
   await logRows(tx, view.appNumber, table.number, place);
 }
