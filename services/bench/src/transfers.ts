@@ -98,7 +98,7 @@ async function exportMs(side: GranarySide, name: string, { headers }: App): Prom
   return performance.now() - beganMs;
 }
 
-/** The same texts by Postgres itself, which writes them nowhere. */
+/** Postgres copies the same texts by itself, and writes them nowhere. */
 async function copyMs({ postgres }: Tools, side: GranarySide, name: string): Promise<number> {
   const database = `${side.prefix}_data`;
   const { rows } = await postgres.call('execute', {

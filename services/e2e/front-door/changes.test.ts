@@ -1,5 +1,5 @@
 import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
-import { FeedClient, type FeedEvent, type FeedOptions } from '../support/feed-client';
+import { type FeedClient, FeedClients, type FeedEvent, type FeedOptions } from '../support/feed-client';
 
 interface Page {
   changes: Array<Record<string, unknown>>;
@@ -17,7 +17,7 @@ describe.each(transports)('change feeds (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let path: string;
-  const clients: FeedClient[] = [];
+  const feeds = new FeedClients();
   beforeAll(async () => {
     granary = await borrowGranary(transport);
   });
@@ -26,15 +26,10 @@ describe.each(transports)('change feeds (%s)', (transport) => {
     app = await newApp(granary);
     path = `/api/apps/${app.appId}/changes`;
   });
-  afterEach(() => {
-    for (const client of clients.splice(0)) client.close();
-  });
+  afterEach(() => feeds.close());
 
-  const open = async (query = '', options: Partial<FeedOptions> = {}): Promise<FeedClient> => {
-    const client = await FeedClient.open({ url: granary.url, path: path + query, key: app.key, ...options });
-    clients.push(client);
-    return client;
-  };
+  const open = (query = '', options: Partial<FeedOptions> = {}): Promise<FeedClient> =>
+    feeds.open({ url: granary.url, path: path + query, key: app.key, ...options });
   const page = (query = '', { key }: { key?: string | undefined } = app) =>
     send<Page & { code: string; details: Record<string, string[]>; error: string }>(granary.url, 'GET', path + query, {
       key,

@@ -1,5 +1,5 @@
 import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
-import { FeedClient, type FeedOptions } from '../support/feed-client';
+import { type FeedClient, FeedClients, type FeedOptions } from '../support/feed-client';
 
 const nobody = { key: undefined };
 const price = { pricing_model: 'per_access', price_per_access_utia: 5, app_owner_percentage: 0.7 };
@@ -8,7 +8,7 @@ describe.each(transports)('what each reader of a change feed gets (%s)', (transp
   let granary: Granary;
   let app: TestApp;
   let path: string;
-  const clients: FeedClient[] = [];
+  const feeds = new FeedClients();
   beforeAll(async () => {
     granary = await borrowGranary(transport, 'simulated');
   });
@@ -17,20 +17,10 @@ describe.each(transports)('what each reader of a change feed gets (%s)', (transp
     app = await newApp(granary);
     path = `/api/apps/${app.appId}`;
   });
-  afterEach(() => {
-    for (const client of clients.splice(0)) client.close();
-  });
+  afterEach(() => feeds.close());
 
-  const open = async (query: string, options: Partial<FeedOptions> = {}): Promise<FeedClient> => {
-    const client = await FeedClient.open({
-      url: granary.url,
-      path: `${path}/changes${query}`,
-      key: app.key,
-      ...options,
-    });
-    clients.push(client);
-    return client;
-  };
+  const open = (query: string, options: Partial<FeedOptions> = {}): Promise<FeedClient> =>
+    feeds.open({ url: granary.url, path: `${path}/changes${query}`, key: app.key, ...options });
   const find = (filter: object) => `&find=${encodeURIComponent(JSON.stringify(filter))}`;
 
   test('encrypted fields are decrypted for a key with Read and left out for others, and filters ask for their equality', async () => {

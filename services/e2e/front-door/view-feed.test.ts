@@ -1,5 +1,5 @@
 import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
-import { FeedClient, type FeedEvent, type FeedOptions } from '../support/feed-client';
+import { type FeedClient, FeedClients, type FeedEvent, type FeedOptions } from '../support/feed-client';
 
 interface Page {
   changes: Array<
@@ -28,7 +28,7 @@ const shown = ({ event, data: { document, reason } }: FeedEvent) => [event, docu
 describe.each(transports)('feeds of the rows of views (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
-  const clients: FeedClient[] = [];
+  const feeds = new FeedClients();
   beforeAll(async () => {
     granary = await borrowGranary(transport, 'simulated');
   });
@@ -36,9 +36,7 @@ describe.each(transports)('feeds of the rows of views (%s)', (transport) => {
   beforeEach(async () => {
     app = await newApp(granary);
   });
-  afterEach(() => {
-    for (const client of clients.splice(0)) client.close();
-  });
+  afterEach(() => feeds.close());
 
   const viewPath = (name: string) => `/apps/${app.appId}/views/${name}`;
   const create = async (name: string, more: object = {}) => {
@@ -48,12 +46,8 @@ describe.each(transports)('feeds of the rows of views (%s)', (transport) => {
     expect((await app.ended(made.body.ticket_id)).status).toBe('Completed');
   };
   const change = (name: string, body: object) => app.call<Refusal>('PUT', viewPath(name), body);
-  const open = async (query: string, options: Partial<FeedOptions> = {}): Promise<FeedClient> => {
-    const path = `/api/apps/${app.appId}/changes${query}`;
-    const client = await FeedClient.open({ url: granary.url, path, key: app.key, ...options });
-    clients.push(client);
-    return client;
-  };
+  const open = (query: string, options: Partial<FeedOptions> = {}): Promise<FeedClient> =>
+    feeds.open({ url: granary.url, path: `/api/apps/${app.appId}/changes${query}`, key: app.key, ...options });
   const page = (query: string, { key }: { key?: string | undefined } = app) =>
     send<Page>(granary.url, 'GET', `/api/apps/${app.appId}/changes${query}`, { key });
   const remove = (id: string) =>

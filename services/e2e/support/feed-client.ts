@@ -165,3 +165,18 @@ function lineEvent(text: string): FeedEvent | undefined {
   const { event, cursor, ...data } = JSON.parse(text) as ChangeData & { event: string; cursor?: string };
   return { event, data, ...(cursor !== undefined && { id: cursor }) };
 }
+
+/** The feeds that one test has open. */
+export class FeedClients {
+  private readonly clients: FeedClient[] = [];
+
+  async open(options: FeedOptions): Promise<FeedClient> {
+    const client = await FeedClient.open(options);
+    this.clients.push(client);
+    return client;
+  }
+
+  close(): void {
+    for (const client of this.clients.splice(0)) client.close();
+  }
+}

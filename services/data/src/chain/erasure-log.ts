@@ -8,8 +8,7 @@ import { commitsTable, entryCount } from './commit-log';
 export type ErasureReason = 'erased' | 'dropped';
 
 /**
- * What happens to an app between two commits: an erasure, or that the changes of the rows of a view are logged from
- * here on.
+ * An erasure happens to an app between two commits, and so does the beginning of the log of a view's rows.
  */
 export type BetweenReason = ErasureReason | 'view';
 
@@ -47,7 +46,7 @@ export async function logErasure(
   await logBetweenCommits(tx, { ...collection, ...erasure, isPublic: isFreeForAll(collection) });
 }
 
-/** What takes a place between two commits: of a collection, or of a view. */
+/** An event that takes a place between two commits, of a collection or of a view. */
 interface BetweenCommits {
   appNumber: bigint;
   number: bigint;

@@ -6,6 +6,22 @@ import type { Delivery } from './deliveries';
 import type { LogEntry } from './log';
 import type { StoredVersion } from './versions';
 
+/** Events, each with the channels that get the same bytes. */
+export class SharedEvents {
+  private readonly events = new Map<string, FeedEvent>();
+
+  get list(): FeedEvent[] {
+    return [...this.events.values()];
+  }
+
+  /** Adds a channel to the event with a key, whose bytes are made once. */
+  add(key: string, channel: number, kind: 'put' | 'remove', members: () => Buffer): void {
+    const event = this.events.get(key);
+    if (event) event.channels.push(channel);
+    else this.events.set(key, { kind, members: members(), channels: [channel] });
+  }
+}
+
 /** The events of one entry, each with the channels that get the same bytes; removals first. */
 export function eventsOf(
   entry: LogEntry,
@@ -14,15 +30,10 @@ export function eventsOf(
   channels: readonly Channel[],
   shown: ShownDocuments | undefined,
 ): FeedEvent[] {
-  const events = new Map<string, FeedEvent>();
-  const add = (key: string, channel: number, kind: 'put' | 'remove', members: () => Buffer) => {
-    const event = events.get(key);
-    if (event) event.channels.push(channel);
-    else events.set(key, { kind, members: members(), channels: [channel] });
-  };
+  const events = new SharedEvents();
   for (const [channel, reason] of removals) {
     const hidesId = reason === 'erased' && mayNotKnowIds(channels[channel]!);
-    add(`${reason} ${hidesId}`, channel, 'remove', () => removeMembers(entry, version, reason, hidesId));
+    events.add(`${reason} ${hidesId}`, channel, 'remove', () => removeMembers(entry, version, reason, hidesId));
   }
   for (const channel of puts) {
     const { shownAs, hasDocuments } = channels[channel]!;
@@ -30,9 +41,11 @@ export function eventsOf(
       if (!hasDocuments) return undefined;
       return version?.text && shown ? shown.textFor(channels[channel]!, version.text) : null;
     };
-    add(`put ${shownAs}`, channel, 'put', () => putMembers(entry, version, document(), !hidesHash(channels[channel]!)));
+    events.add(`put ${shownAs}`, channel, 'put', () =>
+      putMembers(entry, version, document(), !hidesHash(channels[channel]!)),
+    );
   }
-  return [...events.values()];
+  return events.list;
 }
 
 /** Of what is erased nobody knows any more whether the filter of a token let it through. */

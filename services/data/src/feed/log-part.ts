@@ -66,7 +66,7 @@ export class LogPart {
   }
 }
 
-/** Where an entry stands: a row before what takes its place. */
+/** The position of an entry in the order: a row stands before the entry of its place. */
 const startOf = (entry: LogEntry | ViewEntry): Position => ({
   height: entry.height,
   place: entry.place,

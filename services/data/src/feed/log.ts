@@ -191,7 +191,7 @@ function partOfCommit(slice: CommitSlice): LogPiece {
 
 function partOfErasure({ height, place, reason, collection, ids, at, ...row }: ErasureRow, from: Position): LogPiece {
   const end = { height, place: place + Math.max(ids.length, 1), row: 0n };
-  // That the log of a view begins is no change.
+  // The beginning of the log of a view takes a place, and is no change.
   if (reason === 'view') return { entries: [], first: { height, place, row: 0n }, end };
   const entryOf = (id: string | undefined, index: number): LogEntry => ({
     kind: reason,

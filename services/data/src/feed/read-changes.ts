@@ -115,7 +115,7 @@ async function readAt(
       const head = await readFeedHead(small, app, since);
       const lookUp = async (name: string) => {
         const collection = await lookUpCollection(context, app.appId, name, isRepeated);
-        // What was cached before a change of the catalog may say that it is public still.
+        // A collection that was cached before a change of the catalog may be public there still.
         const isStale = collection !== undefined && collection.revision < head.catalogRevision;
         return isStale ? lookUpCollection(context, app.appId, name, true) : collection;
       };

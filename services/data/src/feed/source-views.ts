@@ -15,7 +15,7 @@ export const VIEW_HAS_NO_CHANGES = 'VIEW_HAS_NO_CHANGES';
 
 /** The views of an app, as the channels of one request may follow them. */
 export interface SourceViews {
-  /** Those with rows that are kept: one that is being built has none. */
+  /** The views that have rows: one that is being built has none. */
   sources: readonly RowSource[];
   /** The channels of each, by its number. */
   channels: ReadonlyMap<bigint, readonly number[]>;
@@ -25,7 +25,7 @@ export interface SourceViews {
   isGone: boolean;
 }
 
-/** Where a feed is, and where the log ended when it began at the start. */
+/** The position of a feed, and the end of the log when it began at the start. */
 export type ViewsStart = Pick<FeedHead, 'position' | 'initialEnd'>;
 
 /** The prices of the reads of a view. */

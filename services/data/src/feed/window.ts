@@ -1,6 +1,5 @@
 import type { ServiceError } from '@granary/shared/errors';
 import type { FeedChange } from '@granary/shared/gen/granary/data/v1/FeedChange';
-import type { FeedEvent } from '@granary/shared/gen/granary/data/v1/FeedEvent';
 import type { Queryable } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
 import { readCatalogRevision } from '../catalog/app-lock';
@@ -69,9 +68,10 @@ export async function readWindow(
   limits: WindowLimits,
 ): Promise<FeedWindow> {
   const { db, fast, app, lookUp } = source;
-  const initialEnd = await initialEndOf(db, app, head, set);
-  const log = set.hasOnlyViews ? await endOfLog(db, app, head) : await readLog(db, app, head, entriesMax);
-  const part = new LogPart(log);
+  const begins = set.views.size > 0 && isStart(head.position);
+  const now = set.hasOnlyViews || begins ? await readFeedHead(db, app, { kind: 'now' }) : undefined;
+  const initialEnd = begins ? now?.position : head.initialEnd;
+  const part = new LogPart(set.hasOnlyViews && now ? emptyLog(head, now) : await readLog(db, app, head, entriesMax));
   part.limitCollections(collectionsMax);
   const collections = await collectionsOf(set, part.logEntries, lookUp);
   const sources = new SourceCollections(set, collections);
@@ -101,20 +101,8 @@ export async function readWindow(
   return { changes, end, initialEnd, hash, completeHeight, isWhole, refusals };
 }
 
-/** Where the log ended when a feed that follows views began at its start, which may be now. */
-async function initialEndOf(
-  db: Queryable,
-  app: App,
-  head: FeedHead,
-  { views }: ChannelSet,
-): Promise<Position | undefined> {
-  if (views.size === 0 || !isStart(head.position)) return head.initialEnd;
-  return (await readFeedHead(db, app, { kind: 'now' })).position;
-}
-
-/** The log without entries, up to the head, for those who follow none of its documents. */
-async function endOfLog(db: Queryable, app: App, { position, hash }: FeedHead): Promise<LogWindow> {
-  const { position: end, height, hash: endHash } = await readFeedHead(db, app, { kind: 'now' });
+/** The log without entries, up to the head of now, for those who follow none of its documents. */
+function emptyLog({ position, hash }: FeedHead, { position: end, height, hash: endHash }: FeedHead): LogWindow {
   const hashes = new Map([
     [position.height, hash],
     [height, endHash],
@@ -122,7 +110,7 @@ async function endOfLog(db: Queryable, app: App, { position, hash }: FeedHead): 
   return { entries: [], end, hashes, completeHeight: height, isWhole: true };
 }
 
-/** What a window delivers, and to whom. */
+/** The sources of what a window delivers. */
 interface WindowSources {
   set: ChannelSet;
   sources: SourceCollections;
@@ -147,21 +135,12 @@ function changesOf(
     const events =
       entry.kind === 'row'
         ? rowEventsOf(entry, views.channels.get(entry.view.number)!, set.channels)
-        : documentEvents(entry, deliveries, texts, set);
+        : eventsOf(entry, texts.versionOf(entry), deliveries.of(entry), set.channels, texts.shownOf(entry));
     if (events.length === 0) continue;
     const cursor = formatCursor(positionBehind(entry), part.hashOf(entry.height), initialEnd);
     changes.push({ height: entry.height.toString(), place: entry.place, cursor, events });
   }
   return changes;
-}
-
-function documentEvents(
-  entry: LogEntry,
-  deliveries: Deliveries,
-  texts: WindowTexts,
-  { channels }: ChannelSet,
-): FeedEvent[] {
-  return eventsOf(entry, texts.versionOf(entry), deliveries.of(entry), channels, texts.shownOf(entry));
 }
 
 /** A window without changes: what is behind its head has to be read again, unless it is refused. */

@@ -15,7 +15,8 @@ const statementTimeoutMs = 600_000;
 /** Entries that one statement removes from the logs of tables that are gone. */
 const batchEntries = 50_000;
 
-interface LoggedView {
+/** A view with a log that may be too long. */
+interface RowLog {
   appNumber: bigint;
   number: bigint;
   tableNumber: bigint;
@@ -53,7 +54,7 @@ export async function trimLogsOf(
   stopping?: AbortSignal,
 ): Promise<void> {
   for (const { number } of await unusedTables(pool, appNumber)) await removeLog(pool, appNumber, number, stopping);
-  const views = await rows<LoggedView>(
+  const views = await rows<RowLog>(
     pool,
     sql`select app_number as "appNumber", number, table_number as "tableNumber", changes_height as "changesHeight",
           changes_place as "changesPlace"
@@ -104,7 +105,7 @@ async function removeLog(pool: Pool, appNumber: bigint, tableNumber: bigint, sto
 /** The place of the first change that is kept; undefined where there are not too many. */
 function firstKept(
   pool: Pool,
-  { appNumber, tableNumber, changesHeight, changesPlace }: LoggedView,
+  { appNumber, tableNumber, changesHeight, changesPlace }: RowLog,
   { keptChanges, excessChanges }: RowLogLimits,
 ): Promise<{ height: bigint; place: number } | undefined> {
   const newest = (offset: number): Sql => sql`
@@ -117,7 +118,7 @@ function firstKept(
   );
 }
 
-async function trim(pool: Pool, view: LoggedView, limits: RowLogLimits): Promise<void> {
+async function trim(pool: Pool, view: RowLog, limits: RowLogLimits): Promise<void> {
   const first = await firstKept(pool, view, limits);
   if (!first) return;
   const { appNumber, number, tableNumber } = view;

@@ -174,11 +174,6 @@ export class LiveViewModel {
     this.comparisons.withFollowers += 1;
   }
 
-  /** How often followers had to begin anew. */
-  get resets(): number {
-    return [...this.followers.values()].reduce((sum, { resets }) => sum + resets, 0);
-  }
-
   /** The same definitions as lazy views, which are filled anew, give the same texts. */
   async checkLazy(): Promise<void> {
     await Promise.all(this.views.map((view) => this.fillLazy(view)));

@@ -49,8 +49,6 @@ export const followBy =
 export class ViewFollower {
   private readonly rows = new Map<string, unknown>();
   private since = '0';
-  /** How often it had to begin anew. */
-  resets = 0;
 
   constructor(
     private readonly appId: string,
@@ -65,7 +63,6 @@ export class ViewFollower {
         this.apply(page);
         if (!page.more) return [...this.rows.values()];
       } else {
-        this.resets += 1;
         this.rows.clear();
         this.since = '0';
       }

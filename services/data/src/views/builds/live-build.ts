@@ -111,7 +111,8 @@ async function runLiveBuild(pool: Pool, build: LiveBuild, observer: BuildObserve
   if (join) await execute(pool, sql`analyze ${join.keys}`);
   await indexBuild(pool, build, build.layout, Number(build.rows));
   await catchUp(pool, build, observer);
-  if (build.rows > loggedAtOnceMax && (await keepsChanges(pool, build))) {
+  const isLarge = build.rows > loggedAtOnceMax;
+  if (isLarge && (await followedState(pool, build.view.number))?.keepsChanges) {
     await logSoFar(pool, build);
     await catchUp(pool, build, observer);
   }
@@ -247,26 +248,21 @@ async function switchOn(pool: Pool, build: LiveBuild): Promise<void> {
   );
 }
 
-/** What followers of a view have of it. */
+/** The state of a view that matters to its followers. */
 interface FollowedState {
   hasRows: boolean;
   keepsChanges: boolean;
 }
 
-/** The state of a view before it gets the rows of a build. */
-const followedState = (tx: Connection, number: bigint): Promise<FollowedState | undefined> =>
+/** The state of a view by its number, as it is now. */
+const followedState = (db: Queryable, number: bigint): Promise<FollowedState | undefined> =>
   row<FollowedState>(
-    tx,
+    db,
     sql`select refreshed_at is not null as "hasRows", keeps_changes as "keepsChanges" from view where number = ${number}`,
   );
 
 /** The view whose rows a build is to give. */
 const targetOf = ({ view }: LiveBuild): bigint => view.replaces ?? view.number;
-
-/** Whether the changes of the rows of a build are to be kept, as it is now. */
-async function keepsChanges(db: Queryable, { view }: LiveBuild): Promise<boolean> {
-  return (await row(db, sql`select from view where number = ${view.number} and keeps_changes`)) !== undefined;
-}
 
 /** Logs the rows that a build has; from then on its statements log those that they change. */
 async function logSoFar(pool: Pool, build: LiveBuild): Promise<void> {
