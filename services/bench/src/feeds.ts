@@ -11,7 +11,7 @@ import type { Lengths, Tools } from './tools';
 /** As many feeds as an app may have by tokens, less a few. */
 const feedCount = 1_000;
 const connections = 32;
-const warmUpSeconds = 2;
+const warmUpSeconds = 10;
 const tokenSeconds = 86_400;
 
 /** Writers of a collection that is followed, beside the same writers without a feed. */
@@ -52,10 +52,10 @@ export async function measureFeeds(tools: Tools, { rounds, seconds }: Lengths): 
     await createCollection(side, name, app, 'documents');
     const paths = await feedPaths(side, name, app, category);
     await measureWrites(tools, side, app, warmUpSeconds);
-    const before = await memoryMib(side);
     const measured: Array<Record<'without' | 'with', number> & { told: number }> = [];
     for (let round = 0; round < rounds; round += 1) {
       const without = await measureWrites(tools, side, app, seconds);
+      const before = await memoryMib(side);
       await followers.call('follow', { port: side.port, paths });
       results.idleKib ??= (((await memoryMib(side)) - before) * 1_024) / feedCount;
       const withFeeds = await measureWrites(tools, side, app, seconds, followers);

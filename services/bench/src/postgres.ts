@@ -56,6 +56,18 @@ const calls = {
       await client.end();
     }
   },
+  /** Runs a `copy … to stdout` and takes its bytes; returns how many they are, and how long that took. */
+  copyOut: async ({ database, text }: { database: string; text: string }) => {
+    const client = new pg.Client({ connectionString: postgres.url(database) });
+    await client.connect();
+    try {
+      const beganMs = performance.now();
+      const bytes = await copyBytes(client, text);
+      return { bytes, ms: performance.now() - beganMs };
+    } finally {
+      await client.end();
+    }
+  },
   stop: () => postgres?.stop(),
 };
 
@@ -79,3 +91,17 @@ async function makeLogFiles() {
     await client.end();
   }
 }
+
+/** The bytes that a `copy … to stdout` sends; pg has no method for it. */
+const copyBytes = (client: pg.Client, text: string): Promise<number> =>
+  new Promise((resolve, reject) => {
+    let bytes = 0;
+    const copy = {
+      submit: (connection: pg.Connection) => connection.query(text),
+      handleCopyData: ({ chunk }: { chunk: Buffer }) => (bytes += chunk.length),
+      handleCommandComplete: () => {},
+      handleReadyForQuery: () => resolve(bytes),
+      handleError: reject,
+    };
+    client.query(copy);
+  });

@@ -4,9 +4,11 @@ import type { TestApp } from '../support/granary';
 import { expectUnharmed, openArena, type Arena } from './arena';
 
 const attackers = 300;
+const exportedDocuments = 200;
 const blobBytes = 20 * 1024 * 1024;
 /** Downloads of one address at once: a quarter of the 256 there may be. */
 const placesOfAddress = 64;
+const ndjson = { 'content-type': 'application/x-ndjson' };
 const png = { 'content-type': 'image/png' };
 /** Of the loopback interface, but not the victim's. */
 const attackerAddress = '127.0.0.2';
@@ -51,13 +53,29 @@ async function transfersOf(victim: TestApp, signal: AbortSignal): Promise<number
   return statuses;
 }
 
-async function expectTransfers(attack: (signal: AbortSignal) => Promise<void>): Promise<void> {
+/** Exports and imports of another app, one after the other until the signal aborts: their statuses. */
+async function collectionTransfersOf(victim: TestApp, signal: AbortSignal): Promise<number[]> {
+  const path = `/api/apps/${victim.appId}/collections/rows`;
+  const statuses: number[] = [];
+  for (let round = 0; !signal.aborted; round += 1) {
+    statuses.push((await victim.call('POST', `${path}/import`, `{"id":"${round}"}\n`, ndjson)).status);
+    statuses.push((await victim.call('GET', `${path}/export`)).status);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return statuses;
+}
+
+async function expectTransfers(
+  attack: (signal: AbortSignal) => Promise<void>,
+  othersOf: (victim: TestApp, signal: AbortSignal) => Promise<number[]> = transfersOf,
+): Promise<void> {
   const victim = await arena.newApp();
+  await victim.store('rows', [{ id: 'first' }]);
   let statuses: number[] = [];
   await expectUnharmed(arena, {
     run: async (signal) => {
       const attacking = attack(signal);
-      statuses = await transfersOf(victim, signal);
+      statuses = await othersOf(victim, signal);
       await attacking;
     },
   });
@@ -88,4 +106,32 @@ test('300 anonymous readers of a public blob who do not read leave transfers to 
   for (const { text } of await Promise.all(downloads)) expect(text).toHaveLength(blobBytes);
   const request = `GET ${path}/${stored.body.blob_id} HTTP/1.1\r\nHost: x\r\n\r\n`;
   await expectTransfers((signal) => hold(signal, request, (socket) => socket.pause()));
+});
+
+test('300 imports of one app that drip leave imports and exports to others', async () => {
+  const { appId, key } = arena.app;
+  await arena.app.store('big', [{ id: 'first' }]);
+  const head = ['Host: x', `X-App-Key: ${key}`, 'Content-Type: application/x-ndjson', 'Content-Length: 1000000'];
+  const request = `POST /api/apps/${appId}/collections/big/import HTTP/1.1\r\n${head.join('\r\n')}\r\n\r\n{`;
+  await expectTransfers(
+    (signal) =>
+      hold(signal, request, (socket) => {
+        const dripping = setInterval(() => socket.write(' '), 1_000);
+        socket.on('close', () => clearInterval(dripping));
+      }),
+    collectionTransfersOf,
+  );
+});
+
+test('300 exports of one app that nobody reads leave imports and exports to others', async () => {
+  const { appId, key, store } = arena.app;
+  const text = 'x'.repeat(100_000);
+  for (let first = 0; first < exportedDocuments; first += 40) {
+    await store(
+      'big',
+      Array.from({ length: 40 }, (_, index) => ({ id: `d${first + index}`, text })),
+    );
+  }
+  const request = `GET /api/apps/${appId}/collections/big/export HTTP/1.1\r\nHost: x\r\nX-App-Key: ${key}\r\n\r\n`;
+  await expectTransfers((signal) => hold(signal, request, (socket) => socket.pause()), collectionTransfersOf);
 });

@@ -74,6 +74,7 @@ class DataDouble {
       completeHeight: String(this.head),
       catalogRevision: this.catalogRevision,
       refusals: this.refusals,
+      readMs: 0,
       changes: heights.map((each) => ({
         height: String(each),
         place: 0,
@@ -237,4 +238,37 @@ test('a page has the changes before a refusal, and the next one is refused', asy
   const page = (since: string) => feeds.page(requestOf(since), { limit: 10, waitMs: 0 }, 'test', new Cancellation());
   expect((await page('0.0-00000000')).changes).toHaveLength(1);
   await expect(page('1.1-00000000')).rejects.toMatchObject({ reason: 'COLLECTION_NOT_FOUND' });
+});
+
+test('a page that waits from now on misses nothing between its first look and the wait', async () => {
+  data.head = 1;
+  const page = feeds.page(requestOf('now'), { limit: 10, waitMs: 60_000 }, 'test', new Cancellation());
+  await eventually(() => data.liveReads.length === 1);
+  const [read] = data.liveReads as [LiveRead];
+  expect(read.request.since).toBe('1.1-00000000');
+  data.head = 2;
+  read.resolve(data.behind(read.request.since));
+  expect((await page).changes.map(({ height }) => height)).toEqual(['2']);
+});
+
+test('streams and waiting pages that begin at once take turns, two of an app at a time', async () => {
+  let [reading, most, reads] = [0, 0, 0];
+  const { readChanges } = data;
+  data.readChanges = async (request, call) => {
+    if (request.waitMs > 0) return readChanges(request, call);
+    reading += 1;
+    reads += 1;
+    most = Math.max(most, reading);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    reading -= 1;
+    return readChanges(request, call);
+  };
+  const page = () => feeds.page(requestOf('now'), { limit: 10, waitMs: 1 }, 'test', new Cancellation()).catch(() => {});
+  const streams = Array.from({ length: 5 }, () => open(requestOf('now')));
+  const pages = Array.from({ length: 5 }, page);
+  await eventually(() => streams.every(({ hasBegun }) => hasBegun()));
+  await eventually(() => reads >= 10);
+  expect(most).toBe(2);
+  feeds.stop();
+  await Promise.all([...pages, ...streams.map(({ ended }) => ended)]);
 });

@@ -27,7 +27,7 @@ export interface FeedContext extends ReadContext {
 const progressAfterMs = 4_000;
 /** The shortest time between two windows of one request, and how many times the duration of the first it is. */
 const windowPauseMs = 15;
-const windowPauseFactor = 2;
+const windowPauseFactor = 4;
 /** Pages that wait are read one by one at each change, unlike feeds, so not as often. */
 const pagePauseMs = 250;
 /** The time that is left for the answer at the end of a wait. */
@@ -37,6 +37,8 @@ const answerMarginMs = 1_000;
 interface ReadAt {
   head: FeedHead;
   window: FeedWindow;
+  /** How long it took to read. */
+  readMs: number;
 }
 
 /**
@@ -83,12 +85,12 @@ async function waitForChanges(
     const leftMs = (hasAdvanced ? Math.min(waitMs, progressAfterMs) : waitMs) - (performance.now() - startedAtMs);
     if (isAnswer(last, request) || leftMs <= 0 || context.headSignals.isStopping || call.signal.aborted) return last;
     if (last.window.isWhole) await watch.changed(leftMs, call.signal);
-    const readAtMs = performance.now();
     const { end, hash, initialEnd } = last.window;
     const since: Since = { kind: 'cursor', position: end, hash: shortHash(hash), initialEnd };
     last = await readAt(context, app, { ...request, isOpening: false }, set, since, call);
     if (isAnswer(last, request)) return last;
-    const pauseMs = Math.max(leastPauseMs, (performance.now() - readAtMs) * windowPauseFactor);
+    // Behind a window with more to come, a pause would let the feed fall further behind.
+    const pauseMs = last.window.isWhole ? Math.max(leastPauseMs, last.readMs * windowPauseFactor) : leastPauseMs;
     await pause(Math.min(pauseMs, leftMs), call.signal);
   }
 }
@@ -106,6 +108,7 @@ async function readAt(
   since: Since,
   call: Pick<Call, 'signal'>,
 ): Promise<ReadAt> {
+  const startedAtMs = performance.now();
   return await withFreshSource(async (isRepeated) => {
     if (isRepeated) context.readers.forget(app.appId);
     const { mayReadPrivate } = set;
@@ -120,24 +123,26 @@ async function readAt(
         return isStale ? lookUpCollection(context, app.appId, name, true) : collection;
       };
       const source = { db, fast: context.fast, app, lookUp, pricesOf: (view: ViewRef) => pricesOfView(context, view) };
-      return { head, window: await readWindow(source, head, set, limits) };
+      const window = await readWindow(source, head, set, limits);
+      return { head, window, readMs: performance.now() - startedAtMs };
     };
     // The rows of views have no versions: they are read with the head whose state they are.
     return set.views.size > 0 ? databases.snapshot((tx) => read(tx, tx)) : read(context.fast, databases.pool);
   });
 }
 
-const cursorOf = ({ window: { end, hash, initialEnd } }: ReadAt): string => formatCursor(end, hash, initialEnd);
+const cursorOf = ({ window: { end, hash, initialEnd } }: Pick<ReadAt, 'window'>): string => formatCursor(end, hash, initialEnd);
 
-function responseOf({ head, window }: ReadAt): ReadChangesResponse {
+function responseOf({ head, window, readMs }: ReadAt): ReadChangesResponse {
   return {
-    cursor: cursorOf({ head, window }),
+    cursor: cursorOf({ window }),
     head: head.height.toString(),
     more: !window.isWhole,
     completeHeight: window.completeHeight.toString(),
     catalogRevision: head.catalogRevision.toString(),
     changes: window.changes,
     refusals: [...window.refusals].map(([channel, error]) => ({ channel, error: operationError(error) })),
+    readMs,
   };
 }
 

@@ -5,6 +5,7 @@ import type { KeyWatch } from '../clients/key-watch';
 import type { FeedData } from './feed-reader';
 import { eventsText, noticeText, type FeedFormat } from './feed-text';
 import type { Position } from './position';
+import type { ReadTurns } from './read-turns';
 import type { StreamEvent } from './stream-events';
 import type { FeedRequest, Subscription } from './subscription';
 
@@ -15,6 +16,7 @@ export const progressEveryMs = 5_000;
 export interface StreamContext {
   data: FeedData;
   keys: KeyWatch;
+  turns: ReadTurns;
   log: Logger;
   /** The time between heartbeats. */
   heartbeatMs: number;

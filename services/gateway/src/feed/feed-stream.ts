@@ -161,13 +161,7 @@ export class FeedStream implements GroupMember {
     const backoff = new Backoff({ firstMs: 50, maxMs: 1_000 });
     while (!this.isEnded) {
       try {
-        const page = await readChanges(
-          this.context.data,
-          { appId: this.request.appId, since: this.cursor },
-          this.channels,
-          { limit: pageChanges, bytesMax: pageBytes, waitMs: 0 },
-          this.signal,
-        );
+        const page = await this.context.turns.take(this.request.appId, () => this.read(), this.signal);
         await this.context.keys.fresh();
         const hasMoved = page.cursor !== this.cursor;
         this.sendPage(page);
@@ -180,6 +174,12 @@ export class FeedStream implements GroupMember {
       }
     }
     return false;
+  }
+
+  private read(): Promise<ReadChangesResponse> {
+    const place = { appId: this.request.appId, since: this.cursor };
+    const limits = { limit: pageChanges, bytesMax: pageBytes, waitMs: 0 };
+    return readChanges(this.context.data, place, this.channels, limits, this.signal);
   }
 
   private sendPage(page: ReadChangesResponse): void {

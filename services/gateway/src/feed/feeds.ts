@@ -11,6 +11,7 @@ import type { StreamContext } from './feed-group';
 import { FeedStream } from './feed-stream';
 import type { FeedFormat } from './feed-text';
 import { exportStreamCounts } from './metrics';
+import { ReadTurns } from './read-turns';
 import { StreamSlots, type StreamLimits } from './stream-slots';
 import { isStranger, type FeedRequest } from './subscription';
 
@@ -59,7 +60,7 @@ export class Feeds {
     this.slots = new StreamSlots(settings);
     this.unobserve = exportStreamCounts(this.slots);
     const beatMs = Math.min(heartbeatMs, settings.IDLE_TIMEOUT_MS / 2);
-    this.context = { data, keys, log, heartbeatMs: beatMs };
+    this.context = { data, keys, turns: new ReadTurns(), log, heartbeatMs: beatMs };
   }
 
   /**
@@ -83,7 +84,13 @@ export class Feeds {
     const watch = this.watchKey(request, () => reading.abort());
     this.waits.add(reading);
     try {
-      const page = await this.open(request, { limit, bytesMax: pageBytes, waitMs: wait }, requestId, reading);
+      const limits = { limit, bytesMax: pageBytes };
+      const openNow = () => this.open(request, { ...limits, waitMs: 0 }, requestId, reading);
+      const present = await this.inTurn(request.appId, openNow, reading);
+      const isAnswer = present.changes.length > 0 || present.more;
+      // On from there, for `now` would be a later moment.
+      const after = { ...request, since: present.cursor };
+      const page = isAnswer ? present : await this.open(after, { ...limits, waitMs: wait }, requestId, reading);
       await this.assertValid(request, watch);
       return page;
     } catch (error) {
@@ -124,6 +131,14 @@ export class Feeds {
     }
   }
 
+  /**
+   * Reads what a stream or a wait begins with once it is the turn of the app: that many begin at once leaves the data
+   * service to others. Rejects as `read` does, and with CANCELLED when the signal aborts before.
+   */
+  inTurn<T>(appId: string, read: () => Promise<T>, signal: CancelSignal): Promise<T> {
+    return this.context.turns.take(appId, read, signal);
+  }
+
   /** A method of its own, so that no variable of `stream` keeps the first page for as long as the stream lasts. */
   private async openStream(
     request: FeedRequest,
@@ -133,7 +148,7 @@ export class Feeds {
     signal: CancelSignal,
   ): Promise<FeedStream> {
     const limits = { limit: 1_000, bytesMax: firstPageBytes, waitMs: 0 };
-    const page = await this.open(request, limits, requestId, signal);
+    const page = await this.inTurn(request.appId, () => this.open(request, limits, requestId, signal), signal);
     return new FeedStream(this.context, request, format, outgoing, page);
   }
 

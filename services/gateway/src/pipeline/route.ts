@@ -140,6 +140,8 @@ interface RouteDefinition<P extends string, A extends Access, Q extends Query | 
   responses: Readonly<Record<number, ResponseDoc>>;
   /** Answered whatever the load and while stopping. */
   urgent?: boolean;
+  /** Whether a request has limits of its own, for its answer goes on for as long as the client likes. */
+  isEndless?: (incoming: Request) => boolean;
   /** Resolves to nothing once it has written the answer to `outgoing` itself. */
   handle(
     context: GatewayContext,

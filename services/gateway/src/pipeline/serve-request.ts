@@ -70,7 +70,7 @@ export async function serveRequest(
     leaveMemory();
   };
   try {
-    if (isLimited(route)) {
+    if (isLimited(route, incoming)) {
       const waiting = gateway.slots.acquire();
       if (waiting) await waiting;
       slots = gateway.slots;
@@ -138,8 +138,9 @@ function noteCaller(context: RequestContext, caller: Caller, path: Record<string
   context.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
 }
 
-/** Transfers of blobs have limits of their own, because they take long; urgent routes have none. */
-const isLimited = ({ urgent, body }: Route): boolean => !urgent && body?.kind !== 'stream';
+/** Transfers and feeds have limits of their own, because they take long; urgent routes have none. */
+const isLimited = ({ urgent, body, isEndless }: Route, incoming: Request): boolean =>
+  !urgent && body?.kind !== 'stream' && !isEndless?.(incoming);
 
 /** Whether a request changes something each time that it is sent, unless it has an idempotency key. */
 const isNotRepeatable = ({ headers, method }: Route): boolean =>

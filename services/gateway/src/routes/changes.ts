@@ -1,8 +1,9 @@
+import type { Request } from 'express';
 import { z } from 'zod';
 import { invalid } from '@granary/shared/errors';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import { created, jsonBytes, type Answer } from '../http/answer';
-import { contentTypes, pageText } from '../feed/feed-text';
+import { contentTypes, pageText, type FeedFormat } from '../feed/feed-text';
 import { eventsByTarget } from '../feed/stream-events';
 import type { FeedRequest, Subscription } from '../feed/subscription';
 import { mayReadPrivate, type AnyReader } from '../pipeline/access';
@@ -124,6 +125,7 @@ export const changeRoutes = [
     query: feedQuery,
     headers,
     responses,
+    isEndless,
     handle: async (gateway, request) => {
       const { query } = request;
       const feed =
@@ -147,6 +149,7 @@ export const changeRoutes = [
       limitBytes: bodyLimits.definitionBytes,
     },
     responses,
+    isEndless,
     handle: async (gateway, request) => {
       const { body, jsonTree, caller, path: names } = request;
       const rights = { mayReadPrivate: mayReadPrivate(caller, names.app_id), isDelegated: false };
@@ -211,6 +214,15 @@ export const changeRoutes = [
   }),
 ];
 
+/** The format of a stream; undefined for a page. */
+const streamFormatOf = ({ method, headers: { accept } }: Request): FeedFormat | undefined =>
+  method === 'HEAD' ? undefined : formatOf(accept);
+
+/** A stream takes no place among requests: it waits for its turn, however many there are. */
+function isEndless(incoming: Request): boolean {
+  return streamFormatOf(incoming) !== undefined;
+}
+
 type FeedRouteRequest = RouteRequest<'app_id', AnyReader, z.output<typeof feedQuery>>;
 
 /** A feed by the right of a key, or of anybody. */
@@ -226,8 +238,13 @@ async function tokenFeed(gateway: GatewayContext, request: FeedRouteRequest, tok
   for (const [name, value] of Object.entries({ collection, view, find, select, documents, mode })) {
     if (value !== undefined) throw invalid('The query string is not valid', { [name]: ['is what the token says'] });
   }
+  const { call, incoming } = request;
   const appId = request.path.app_id;
-  const opened = await gateway.clients.data.openFeedToken({ appId, token }, request.call);
+  const open = () => {
+    const deadlineMs = Date.now() + gateway.config.REQUEST_TIMEOUT_MS;
+    return gateway.clients.data.openFeedToken({ appId, token }, { ...call, deadlineMs });
+  };
+  const opened = await (isEndless(incoming) ? gateway.feeds.inTurn(appId, open, call.signal) : open());
   const subscriptions: Subscription[] = subscriptionsOfToken(opened.content);
   return {
     appId,
@@ -236,7 +253,7 @@ async function tokenFeed(gateway: GatewayContext, request: FeedRouteRequest, tok
     keyId: opened.keyId,
     isByToken: true,
     expiresAtMs: Date.now() + opened.leftMs,
-    clientAddress: gateway.addressOf(request.incoming),
+    clientAddress: gateway.addressOf(incoming),
   };
 }
 
@@ -267,7 +284,7 @@ async function follow(
   { wait, limit }: { wait: number | undefined; limit: number | undefined },
 ): Promise<Answer | undefined> {
   const { incoming, outgoing, call } = request;
-  const format = incoming.method === 'HEAD' ? undefined : formatOf(incoming.headers.accept);
+  const format = streamFormatOf(incoming);
   if (!format) {
     if ((wait ?? 0) > 0) request.leaveLimits();
     const options = { limit: limit ?? defaultLimit, waitMs: (wait ?? 0) * 1_000 };

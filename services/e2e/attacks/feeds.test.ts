@@ -1,0 +1,151 @@
+import { eventually } from '@granary/testing/eventually';
+import { FeedClient } from '../support/feed-client';
+import { send, type TestApp } from '../support/granary';
+import { expectUnharmed, openArena, type Arena } from './arena';
+import { flood, over } from './sockets';
+
+const mebibyte = 1024 ** 2;
+const stalledReaders = 500;
+/** What the feeds of a client that does not read may hold, see `unsentBytesMax` of the gateway. */
+const heldBytesMax = 256 * 1024;
+const reconnects = 10_000;
+const apps = 10;
+/** As many feeds as an instance serves, see FEED_STREAMS. */
+const feedsMax = 4_096;
+const servedWithinMs = 120_000;
+/** Of the loopback interface, but not the victim's. */
+const from = (connection: number) => `127.0.0.${2 + (connection % 100)}`;
+/** As many filters of different SQL as a collection may have, and as many feeds as a key. */
+const shapes = 64;
+const feedsOfKey = 256;
+
+let arena: Arena;
+beforeAll(async () => {
+  arena = await openArena();
+});
+afterAll(() => arena.close());
+
+const feedHead = (path: string, ...headers: string[]) =>
+  [`GET ${path} HTTP/1.1`, 'Host: x', 'Accept: text/event-stream', ...headers, '', ''].join('\r\n');
+
+/** A token for the changes of `documents`. */
+async function tokenOf(app: TestApp): Promise<string> {
+  const body = { subscriptions: [{ as: 'all', collection: 'documents' }], ttl_seconds: 3_600 };
+  const made = await app.call<{ token: string }>('POST', `/api/apps/${app.appId}/feed-tokens`, body);
+  expect(made.status).toBe(201);
+  return made.body.token;
+}
+
+/** Stores documents, a few at a time, until the signal aborts; how many. */
+async function write(app: TestApp, signal: AbortSignal, text: string): Promise<number> {
+  let count = 0;
+  while (!signal.aborted) {
+    await app.store(
+      'documents',
+      Array.from({ length: 5 }, () => ({ id: `w${(count += 1)}`, n: count, text })),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  return count;
+}
+
+test('500 readers of feeds who do not read hold little and slow nobody, and one who reads gets everything', async () => {
+  const app = await arena.newApp();
+  const text = 'x'.repeat(20_000);
+  await app.store('documents', [{ id: 'first' }]);
+  const token = await tokenOf(app);
+  const path = `/api/apps/${app.appId}/changes`;
+  const bytes = () => feedHead(`${path}?since=0&token=${token}`);
+  let [opened, written] = [0, 0];
+  const reader = await FeedClient.open({ url: arena.url, path, key: app.key });
+  await expectUnharmed(arena, {
+    run: async (signal) => {
+      const onAnswer = (status: number) => void (opened += Number(status === 200));
+      const stalled = flood({ url: arena.url, connections: stalledReaders, bytes, reads: 'head' }, signal, onAnswer);
+      written = await write(app, signal, text);
+      await stalled;
+    },
+    memoryBytesMax: stalledReaders * heldBytesMax + 100 * mebibyte,
+  });
+  expect(opened).toBeGreaterThanOrEqual(stalledReaders);
+  const told = await reader.changed(written);
+  expect(told.map(({ data }) => data.id)).toEqual(Array.from({ length: written }, (_, n) => `w${n + 1}`));
+  reader.close();
+});
+
+test('10,000 readers who come back at once are served as far as there is room, and harm nobody', async () => {
+  const owners = await Promise.all(Array.from({ length: apps }, () => arena.newApp()));
+  const requests = await Promise.all(
+    owners.map(async (app) => {
+      await app.store('documents', [{ id: 'first' }]);
+      const { body } = await app.call<{ cursor: string }>('GET', `/api/apps/${app.appId}/changes?since=0`);
+      await app.store('documents', [{ id: 'missed' }]);
+      const token = await tokenOf(app);
+      return feedHead(`/api/apps/${app.appId}/changes?token=${token}`, `Last-Event-ID: ${body.cursor}`);
+    }),
+  );
+  const statuses = new Map<number, number>();
+  const bytes = (connection: number) => requests[connection % apps]!;
+  const isFull = () => (statuses.get(200) ?? 0) >= feedsMax && statuses.has(429);
+  await expectUnharmed(arena, {
+    run: async (signal) => {
+      const finished = new AbortController();
+      const coming = flood(
+        { url: arena.url, connections: reconnects, bytes, reads: true, from },
+        finished.signal,
+        (status) => statuses.set(status, (statuses.get(status) ?? 0) + 1),
+      );
+      await over(signal);
+      // Each waits for its turn.
+      await eventually(isFull, servedWithinMs, { title: 'as many feeds as there is room for' });
+      finished.abort();
+      await coming;
+    },
+  });
+  // They are more than the connections there may be, and those beyond get 503.
+  for (const status of statuses.keys()) expect([200, 429, 503]).toContain(status);
+  // Once they have gone, there is room again, and what was missed is there.
+  const [app] = owners as [TestApp];
+  const path = `/api/apps/${app.appId}/changes?since=1`;
+  const reader = await eventually(async () => {
+    const client = await FeedClient.open({ url: arena.url, path, key: app.key });
+    return client.status === 200 && client;
+  });
+  expect((await reader.changed(1)).map(({ data }) => data.id)).toEqual(['missed']);
+  reader.close();
+});
+
+test('the dearest filters of as many feeds as a key may have cost others little', async () => {
+  const app = await arena.newApp();
+  const text = 'abcdefgh '.repeat(20_000);
+  // Each shape compares every word of the text with constants that do not occur.
+  const findOf = (feed: number) => ({
+    or: Array.from({ length: 1 + (feed % shapes) }, (_, n) => ({
+      text: { containsCaseInsensitive: `none ${feed} ${n}` },
+    })),
+  });
+  await app.store('documents', [{ id: 'first', n: 0, text }]);
+  const url = `${arena.url}/api/apps/${app.appId}/changes`;
+  const statuses = new Set<number>();
+  let written = 0;
+  await expectUnharmed(arena, {
+    run: async (signal) => {
+      const follow = async (feed: number) => {
+        const find = encodeURIComponent(JSON.stringify(findOf(feed)));
+        const headers = { 'x-app-key': app.key, accept: 'application/x-ndjson' };
+        while (!signal.aborted) {
+          const answer = await fetch(`${url}?collection=documents&find=${find}`, { headers, signal }).catch(() => null);
+          if (answer) statuses.add(answer.status);
+          await answer?.text().catch(() => '');
+        }
+      };
+      const feeds = Array.from({ length: feedsOfKey }, (_, feed) => follow(feed));
+      written = await write(app, signal, text);
+      await Promise.all([...feeds, over(signal)]);
+    },
+  });
+  expect(written).toBeGreaterThan(0);
+  for (const status of statuses) expect([200, 429, 503]).toContain(status);
+  const rest = await send(arena.url, 'GET', `/api/apps/${app.appId}/changes?since=0&limit=1`, { key: app.key });
+  expect(rest.status).toBe(200);
+});
