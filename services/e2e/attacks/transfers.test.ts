@@ -124,14 +124,15 @@ test('300 imports of one app that drip leave imports and exports to others', asy
 });
 
 test('300 exports of one app that nobody reads leave imports and exports to others', async () => {
-  const { appId, key, store } = arena.app;
+  const { app } = arena;
   const text = 'x'.repeat(100_000);
   for (let first = 0; first < exportedDocuments; first += 40) {
-    await store(
+    await app.store(
       'big',
       Array.from({ length: 40 }, (_, index) => ({ id: `d${first + index}`, text })),
     );
   }
-  const request = `GET /api/apps/${appId}/collections/big/export HTTP/1.1\r\nHost: x\r\nX-App-Key: ${key}\r\n\r\n`;
+  const head = `GET /api/apps/${app.appId}/collections/big/export HTTP/1.1`;
+  const request = [head, 'Host: x', `X-App-Key: ${app.key}`, '', ''].join('\r\n');
   await expectTransfers((signal) => hold(signal, request, (socket) => socket.pause()), collectionTransfersOf);
 });

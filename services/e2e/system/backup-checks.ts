@@ -54,6 +54,40 @@ export async function checkBlobs(
   return there.size;
 }
 
+const cursorsChecked = 50;
+
+/** The cursors behind all changes of an app. */
+export async function readCursors({ url, appId, key }: Place): Promise<Array<{ height: number; cursor: string }>> {
+  const cursors: Array<{ height: number; cursor: string }> = [];
+  for (let [since, more] = ['0', true]; more;) {
+    const path = `/api/apps/${appId}/changes?documents=false&limit=1000&since=${since}`;
+    const { status, body } = await send<{ changes: typeof cursors; cursor: string; more: boolean }>(url, 'GET', path, {
+      key,
+    });
+    expect(status).toBe(200);
+    cursors.push(...body.changes.map(({ height, cursor }) => ({ height, cursor })));
+    [since, more] = [body.cursor, body.more];
+  }
+  return cursors;
+}
+
+/** A feed goes on behind the cursors up to a height, and says of later ones that they are gone. */
+export async function checkCursors(
+  { url, appId, key }: Place,
+  cursors: Awaited<ReturnType<typeof readCursors>>,
+  lastHeight: number,
+): Promise<void> {
+  const kept = cursors.filter(({ height }) => height <= lastHeight).slice(-cursorsChecked);
+  const lost = cursors.filter(({ height }) => height > lastHeight).slice(0, cursorsChecked);
+  expect([kept.length, lost.length]).not.toContain(0);
+  const path = `/api/apps/${appId}/changes`;
+  for (const { height, cursor } of [...kept, ...lost]) {
+    const { status, body } = await send(url, 'GET', `${path}?since=${cursor}`, { key });
+    const expected = height <= lastHeight ? { status: 200 } : { status: 410, code: 'CURSOR_GONE' };
+    expect({ height, status, code: body['code'] }).toEqual({ height, code: undefined, ...expected });
+  }
+}
+
 const sha256 = (...parts: Array<Buffer | string>): Buffer =>
   parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest();
 

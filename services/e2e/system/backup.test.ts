@@ -8,7 +8,7 @@ import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { makeBackup } from '@granary/operator/backup/backup';
 import { serveObjects } from '@granary/stack/serve-objects';
-import { checkBlobs, checkChain, checkDocuments, heldIn, chargedFor } from './backup-checks';
+import { checkBlobs, checkChain, checkCursors, checkDocuments, heldIn, chargedFor, readCursors } from './backup-checks';
 import { startSubject, withDatabase, type Subject } from './backup-subject';
 import { Traffic } from './backup-traffic';
 import { isOnStack, newApp, send, type StoreAnswer } from '../support/granary';
@@ -88,6 +88,8 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
       const printed = await command(backup!);
       const now = traffic.acknowledged();
       await traffic.stop();
+      await app.store('documents', [{ id: 'lost' }]);
+      const cursors = await readCursors({ ...app, url: source.url });
       const added = (await contents()).length - first.copied;
       expect(added).toBeGreaterThan(0);
       expect(printed).toContain(`blobs: ${added} copied`);
@@ -120,6 +122,8 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
         body: { root: `${app.appId}::documents`, data: [{ id: 'after' }] },
       });
       expect(written.body.results[0]!.celestia_height).toBe(height + 1);
+      // Also of the height that has another commit by now.
+      await checkCursors(place, cursors, height);
       const address = await send(restored.url, 'GET', `/api/apps/${app.appId}/wallet`, { key: app.key });
       expect(address.body['address']).toBe(wallet.body.address);
 

@@ -12,12 +12,15 @@ import { buffer } from 'node:stream/consumers';
 import { choosePorts } from '@granary/local/ports';
 import { createAuthority, type Authority } from '@granary/testing/certificates';
 import { eventually } from '@granary/testing/eventually';
+import { size } from '@granary/testing/size';
 import { describeWith, nginxForTests } from '@granary/testing/stack';
 import { randomText } from '../support/granary';
 import { endAllProcesses, endProcess, OwnStart, track } from '../support/own-process';
 
 const template = readFileSync(path.join(__dirname, '../../../deploy/nginx/granary.conf'), 'utf8');
+const feedGuide = readFileSync(path.join(__dirname, '../../../docs/feed.md'), 'utf8');
 const name = 'api.example.com';
+const restarts = size({ run: 2, long: 10 });
 
 /**
  * The file of the guide with the ports, the address and the certificate of this test, in what nginx needs around it.
@@ -29,7 +32,9 @@ async function writeConfiguration(
   const [http, https] = ports;
   const { cert, key } = authority.issue({ names: [name] });
   const file = (base: string): string => path.join(directory, base);
-  await Promise.all([writeFile(file('cert.pem'), cert), writeFile(file('key.pem'), key), mkdir(file('temporary'))]);
+  const written = { 'cert.pem': cert, 'key.pem': key, 'authority.pem': authority.cert };
+  for (const [base, text] of Object.entries(written)) await writeFile(file(base), text);
+  await mkdir(file('temporary'));
   const configuration = template
     .replace(/^ *listen \[::\]:.*\n/gm, '')
     .replace('listen 80;', `listen 127.0.0.1:${http};`)
@@ -58,6 +63,7 @@ describeWith(describe, 'nginx')('nginx with the file of the guide', () => {
   /** Not in the other one, which only its owner may enter: Postgres runs as another user where this one is root. */
   let dataDir: string;
   let granary: OwnStart;
+  let settings: Record<string, string>;
   let nginx: ChildProcess | undefined;
   let ports: number[];
   let authority: Authority;
@@ -71,7 +77,7 @@ describeWith(describe, 'nginx')('nginx with the file of the guide', () => {
     authority = createAuthority();
     ports = await choosePorts(2);
     const program = await nginxForTests();
-    const settings = { TRUST_PROXY: 'loopback', LOG_LEVEL: 'info', MAX_BLOB_BYTES: '30000000' };
+    settings = { TRUST_PROXY: 'loopback', LOG_LEVEL: 'info', MAX_BLOB_BYTES: '30000000' };
     granary = await OwnStart.ready('npm start', dataDir, settings);
     await writeConfiguration(directory, { ports, upstream: new URL(granary.url).host, authority });
     const args = ['-e', 'stderr', '-p', directory, '-c', path.join(directory, 'nginx.conf')];
@@ -158,7 +164,64 @@ describeWith(describe, 'nginx')('nginx with the file of the guide', () => {
     await eventually(async () => granary.output().includes('/readyz'));
     expect(granary.output()).not.toContain('192.0.2.77');
   });
+
+  test('lets the EventSource of docs/feed.md follow through restarts of Granary, and miss nothing', async () => {
+    const json = { ':method': 'POST', 'content-type': 'application/json' };
+    const store = (id: string) => {
+      const body = JSON.stringify({ root: `${granary.app.appId}::followed`, data: [{ id }] });
+      return call({ ...json, ':path': '/store' }, [Buffer.from(body)]);
+    };
+    await store('first');
+    const tokenBody = Buffer.from(JSON.stringify({ subscriptions: [{ as: 'all', collection: 'followed' }] }));
+    const made = await call({ ...json, ':path': `/api/apps/${granary.app.appId}/feed-tokens` }, [tokenBody]);
+    const { token } = JSON.parse(made.body.toString()) as { token: string };
+    const program = path.join(directory, 'follow.mjs');
+    const setting = { URL: `https://${name}:${ports[1]}`, token };
+    await writeFile(program, followingProgram(setting));
+    const follower = track(
+      spawn(process.execPath, ['--experimental-eventsource', '--no-warnings', program], {
+        env: { ...process.env, NODE_EXTRA_CA_CERTS: path.join(directory, 'authority.pem') },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      }),
+    );
+    let printed = '';
+    follower.stdout.setEncoding('utf8').on('data', (text: string) => (printed += text));
+    await eventually(() => printed.includes('open\n'));
+    const ids: string[] = [];
+    for (let restart = 0; restart <= restarts; restart += 1) {
+      const next = [`${restart}a`, `${restart}b`];
+      for (const id of next) expect((await store(id)).status).toBe(202);
+      ids.push(...next);
+      await eventually(() => printed.includes(`${restart}b\n`), 60_000);
+      if (restart === restarts) break;
+      const { port } = new URL(granary.url);
+      await granary.end(restart % 2 === 0 ? 'SIGKILL' : 'SIGTERM');
+      granary = await OwnStart.ready('npm start', dataDir, { ...settings, PORT: port });
+    }
+    await endProcess(follower, 'SIGTERM');
+    expect(printed.split('\n').filter((line) => line !== '' && line !== 'open')).toEqual(ids);
+  });
 });
+
+/** The program of docs/feed.md for browsers, which prints the ids of documents. */
+function followingProgram({ URL: url, token }: { URL: string; token: string }): string {
+  const [, code] = /^```js\n(let cursor.*?)^```$/ms.exec(feedGuide)!;
+  return `import dns from 'node:dns';
+    dns.lookup = (_, { all }, done) => (all ? done(null, [{ address: '127.0.0.1', family: 4 }]) : done(null, '127.0.0.1', 4));
+    const URL = ${JSON.stringify(url)};
+    const token = ${JSON.stringify(token)};
+    const show = ({ id }) => console.log(id);
+    // A page stays open; the EventSource of Node does not keep its process alive while it waits to reconnect.
+    setInterval(() => {}, 1_000);
+    const Native = EventSource;
+    globalThis.EventSource = class extends Native {
+      constructor(address) {
+        super(address);
+        this.addEventListener('progress', () => console.log('open'), { once: true });
+      }
+    };
+    ${code}`;
+}
 
 /** Resolves the name of the guide to this machine. */
 const toLoopback: LookupFunction = (_, { all }, done) => {

@@ -169,7 +169,7 @@ export const gatewayConfig = z.object({
     .describe('Requests to one service that wait to be sent. When it is full, further ones get 429.'),
   CONCURRENCY: whole(1, 100_000)
     .default(512)
-    .describe('Requests processed concurrently, transfers of blobs apart; as many again may queue.'),
+    .describe('Requests processed concurrently, transfers and feeds apart; as many again may queue.'),
   QUEUE_TIMEOUT_MS: whole(0, 60_000).default(1_000).describe('Time in the queue, then 503.'),
   APP_CONCURRENCY: whole(1, 100_000)
     .default(16)

@@ -129,7 +129,8 @@ function open(request: FeedRequest) {
   let hasBegun = false;
   socket.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const outgoing = socket as unknown as ServerResponse;
-  const ended = feeds.stream(request, 'ndjson', outgoing, 'test', new Cancellation(), () => (hasBegun = true));
+  const client = new Cancellation();
+  const ended = feeds.stream(request, 'ndjson', outgoing, 'test', client, () => (hasBegun = true));
   ended.catch(() => {});
   const events = (kind: string) =>
     text
@@ -137,7 +138,7 @@ function open(request: FeedRequest) {
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line) as Record<string, unknown>)
       .filter(({ event }) => event === kind);
-  return { socket, ended, events, hasBegun: () => hasBegun };
+  return { socket, ended, events, hasBegun: () => hasBegun, cancel: () => client.abort() };
 }
 
 test('a stream that is ahead of a live feed which fails is sent nothing twice', async () => {
@@ -271,4 +272,52 @@ test('streams and waiting pages that begin at once take turns, two of an app at 
   expect(most).toBe(2);
   feeds.stop();
   await Promise.all([...pages, ...streams.map(({ ended }) => ended)]);
+});
+
+describe('while reads take long', () => {
+  const waiting: Array<() => void> = [];
+  beforeEach(() => {
+    const { readChanges } = data;
+    data.readChanges = (request, call) => {
+      if (request.waitMs > 0) return readChanges(request, call);
+      return new Promise((resolve, reject) => {
+        waiting.push(() => resolve(data.behind(request.since)));
+        call.signal.addEventListener('abort', () => reject(new ServiceError('CANCELLED', 'CANCELLED', 'Cancelled')));
+      });
+    };
+  });
+  afterEach(() => void waiting.splice(0));
+
+  test('the strangers of an app wait for each other, and its keys do not wait for them', async () => {
+    const stranger = { ...requestOf('now', { mayReadPrivate: false }), keyId: undefined };
+    const strangers = [open(stranger), open(stranger), open(stranger)];
+    const reader = open(requestOf('now'));
+    await eventually(() => waiting.length === 2);
+    for (const answer of waiting.splice(0)) answer();
+    await eventually(() => reader.hasBegun());
+    expect(strangers.filter(({ hasBegun }) => hasBegun())).toHaveLength(1);
+  });
+
+  test('a stream whose client goes while it waits for its turn leaves the turn to others', async () => {
+    const first = [open(requestOf('now')), open(requestOf('now'))];
+    const gone = open(requestOf('now'));
+    const last = open(requestOf('now'));
+    await eventually(() => waiting.length === 2);
+    gone.cancel();
+    await expect(gone.ended).rejects.toMatchObject({ code: 'CANCELLED' });
+    for (const answer of waiting.splice(0)) answer();
+    await eventually(() => first.every(({ hasBegun }) => hasBegun()) && waiting.length === 1);
+    waiting[0]!();
+    await eventually(() => last.hasBegun());
+  });
+
+  test('a stop refuses the streams and pages that wait for their turns', async () => {
+    const streams = [open(requestOf('now')), open(requestOf('now')), open(requestOf('now'))];
+    const page = feeds.page(requestOf('now'), { limit: 1, waitMs: 60_000 }, 'test', new Cancellation());
+    await eventually(() => waiting.length === 2);
+    feeds.stop();
+    for (const ended of [...streams.map((stream) => stream.ended), page]) {
+      await expect(ended).rejects.toMatchObject({ reason: 'OVERLOADED' });
+    }
+  });
 });

@@ -25,9 +25,10 @@ export interface FeedContext extends ReadContext {
 
 /** A request that has seen changes, none of them for its channels, is answered after so long, with its new position. */
 const progressAfterMs = 4_000;
-/** The shortest time between two windows of one request, and how many times the duration of the first it is. */
-const windowPauseMs = 15;
+/** The time between two windows of one request: how many times the duration of the first, within these bounds. */
 const windowPauseFactor = 4;
+const windowPauseMs = 15;
+const windowPauseMsMax = 1_000;
 /** Pages that wait are read one by one at each change, unlike feeds, so not as often. */
 const pagePauseMs = 250;
 /** The time that is left for the answer at the end of a wait. */
@@ -91,7 +92,7 @@ async function waitForChanges(
     if (isAnswer(last, request)) return last;
     // Behind a window with more to come, a pause would let the feed fall further behind.
     const pauseMs = last.window.isWhole ? Math.max(leastPauseMs, last.readMs * windowPauseFactor) : leastPauseMs;
-    await pause(Math.min(pauseMs, leftMs), call.signal);
+    await pause(Math.min(pauseMs, windowPauseMsMax, leftMs), call.signal);
   }
 }
 
@@ -131,7 +132,8 @@ async function readAt(
   });
 }
 
-const cursorOf = ({ window: { end, hash, initialEnd } }: Pick<ReadAt, 'window'>): string => formatCursor(end, hash, initialEnd);
+const cursorOf = ({ window: { end, hash, initialEnd } }: Pick<ReadAt, 'window'>): string =>
+  formatCursor(end, hash, initialEnd);
 
 function responseOf({ head, window, readMs }: ReadAt): ReadChangesResponse {
   return {

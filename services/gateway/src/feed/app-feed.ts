@@ -20,11 +20,12 @@ const windowBytes = 256 * 1024;
 /** How long the data service waits for a change before it answers that there is none. */
 const waitMs = 20_000;
 /**
- * The shortest time from one window to the next, and how many times what the first took to read and to send: feeds take
- * a fifth of the time at most, and under load windows grow instead.
+ * The time from one window to the next: how many times what the first took to read and to send, within these bounds.
+ * Under load windows grow, and not the part of the time that feeds take.
  */
-const windowPauseMs = 15;
 const windowPauseFactor = 4;
+const windowPauseMs = 15;
+const windowPauseMsMax = 1_000;
 /** A request is replaced no later than at this age, so that a new group does not wait much longer for its changes. */
 const replaceAfterMsMax = 2_000;
 /** Failures in a row after which streams read on their own, so that what is wrong with one does not stop the others. */
@@ -157,7 +158,8 @@ export class AppFeed {
         this.replaceAfterMs = windowPauseMs;
         const takenMs = window.readMs + performance.now() - arrivedAtMs;
         // Behind a window with more to come, a pause would let the feed fall further behind.
-        await pause(window.more ? windowPauseMs : Math.max(windowPauseMs, takenMs * windowPauseFactor));
+        const pauseMs = window.more ? windowPauseMs : Math.max(windowPauseMs, takenMs * windowPauseFactor);
+        await pause(Math.min(pauseMs, windowPauseMsMax));
       } catch (error) {
         this.request = undefined;
         if (cancellation.aborted) continue;

@@ -161,7 +161,7 @@ export class FeedStream implements GroupMember {
     const backoff = new Backoff({ firstMs: 50, maxMs: 1_000 });
     while (!this.isEnded) {
       try {
-        const page = await this.context.turns.take(this.request.appId, () => this.read(), this.signal);
+        const page = await this.context.turns.read(this.request, () => this.read(), this.signal);
         await this.context.keys.fresh();
         const hasMoved = page.cursor !== this.cursor;
         this.sendPage(page);

@@ -6,7 +6,7 @@ import type { Logger } from '@granary/shared/logger';
 import type { KeyWatch } from '../clients/key-watch';
 import { overloaded, unauthenticated } from '../errors/problem';
 import { AppFeed } from './app-feed';
-import { fewChannels, readChanges, refusalError, type FeedData } from './feed-reader';
+import { fewChannels, readChanges, refusalError, type FeedData, type ReadLimits } from './feed-reader';
 import type { StreamContext } from './feed-group';
 import { FeedStream } from './feed-stream';
 import type { FeedFormat } from './feed-text';
@@ -25,6 +25,8 @@ const heartbeatMs = 20_000;
 /** Bytes of texts of a JSON page, and of the first page of a stream. */
 const pageBytes = 1024 * 1024;
 const firstPageBytes = 128 * 1024;
+/** A feed waits no longer for its turn: its connection is silent for that time. */
+const turnTimeoutMs = 20_000;
 /** A wait takes this part of the time after which its connection would count as idle. */
 const waitPartOfIdle = 0.9;
 
@@ -46,7 +48,7 @@ export class Feeds {
   private readonly streams = new Set<FeedStream>();
   private readonly slots: StreamSlots;
   private readonly context: StreamContext;
-  /** The pages that are waited for. */
+  /** The pages that are waited for, and the streams that are being opened. */
   private readonly waits = new Set<LinkedCancellation>();
   private readonly unobserve: () => void;
   private isStopping = false;
@@ -58,9 +60,13 @@ export class Feeds {
     log: Logger,
   ) {
     this.slots = new StreamSlots(settings);
-    this.unobserve = exportStreamCounts(this.slots);
+    const turns = new ReadTurns({
+      queueMax: settings.FEED_STREAMS_PER_APP,
+      timeoutMs: Math.min(turnTimeoutMs, settings.IDLE_TIMEOUT_MS / 2),
+    });
+    this.unobserve = exportStreamCounts(this.slots, turns);
     const beatMs = Math.min(heartbeatMs, settings.IDLE_TIMEOUT_MS / 2);
-    this.context = { data, keys, turns: new ReadTurns(), log, heartbeatMs: beatMs };
+    this.context = { data, keys, turns, log, heartbeatMs: beatMs };
   }
 
   /**
@@ -74,31 +80,33 @@ export class Feeds {
     signal: CancelSignal,
   ): Promise<ReadChangesResponse> {
     const idleMs = Math.floor(waitPartOfIdle * this.settings.IDLE_TIMEOUT_MS);
-    const leftMs = Math.max(0, (request.expiresAtMs ?? Infinity) - Date.now());
-    const wait = Math.min(waitMs, idleMs, leftMs);
+    const validMs = Math.max(0, (request.expiresAtMs ?? Infinity) - Date.now());
+    const wait = Math.min(waitMs, idleMs, validMs);
     if (wait === 0 || this.isStopping) {
-      return this.open(request, { limit, bytesMax: pageBytes, waitMs: 0 }, requestId, signal);
+      return this.open(request, { limit, bytesMax: pageBytes, waitMs: 0, isOpening: true }, requestId, signal);
     }
     const leave = this.slots.take(request);
-    const reading = new LinkedCancellation(signal);
-    const watch = this.watchKey(request, () => reading.abort());
-    this.waits.add(reading);
+    const untilMs = performance.now() + wait;
+    let watch: WatchedKey | undefined;
     try {
-      const limits = { limit, bytesMax: pageBytes };
-      const openNow = () => this.open(request, { ...limits, waitMs: 0 }, requestId, reading);
-      const present = await this.inTurn(request.appId, openNow, reading);
-      const isAnswer = present.changes.length > 0 || present.more;
-      // On from there, for `now` would be a later moment.
-      const after = { ...request, since: present.cursor };
-      const page = isAnswer ? present : await this.open(after, { ...limits, waitMs: wait }, requestId, reading);
-      await this.assertValid(request, watch);
-      return page;
+      return await this.whileServing(signal, async (reading) => {
+        watch = this.watchKey(request, () => reading.abort());
+        const limits = { limit, bytesMax: pageBytes };
+        const look = () => this.open(request, { ...limits, waitMs: 0, isOpening: true }, requestId, reading);
+        let page = await this.context.turns.read(request, look, reading);
+        const leftMs = Math.ceil(untilMs - performance.now());
+        if (page.changes.length === 0 && !page.more && leftMs > 0) {
+          // On from there, for `now` would be a later moment.
+          const after = { ...request, since: page.cursor };
+          page = await this.open(after, { ...limits, waitMs: leftMs, isOpening: false }, requestId, reading);
+        }
+        await this.assertValid(request, watch);
+        return page;
+      });
     } catch (error) {
-      if (watch.isRevoked()) throw revoked();
-      throw this.isStopping ? overloaded() : error;
+      throw watch?.isRevoked() ? revoked() : error;
     } finally {
-      this.waits.delete(reading);
-      watch.end();
+      watch?.end();
       leave();
     }
   }
@@ -131,25 +139,41 @@ export class Feeds {
     }
   }
 
-  /**
-   * Reads what a stream or a wait begins with once it is the turn of the app: that many begin at once leaves the data
-   * service to others. Rejects as `read` does, and with CANCELLED when the signal aborts before.
-   */
-  inTurn<T>(appId: string, read: () => Promise<T>, signal: CancelSignal): Promise<T> {
-    return this.context.turns.take(appId, read, signal);
+  /** Checks a token in its turn. Rejects as `check` does, and with OVERLOADED where too many wait. */
+  checkToken<T>(clientAddress: string, check: (signal: CancelSignal) => Promise<T>, signal: CancelSignal): Promise<T> {
+    return this.whileServing(signal, (checking) =>
+      this.context.turns.checkToken(clientAddress, () => check(checking), checking),
+    );
   }
 
   /** A method of its own, so that no variable of `stream` keeps the first page for as long as the stream lasts. */
-  private async openStream(
+  private openStream(
     request: FeedRequest,
     format: FeedFormat,
     outgoing: ServerResponse,
     requestId: string,
     signal: CancelSignal,
   ): Promise<FeedStream> {
-    const limits = { limit: 1_000, bytesMax: firstPageBytes, waitMs: 0 };
-    const page = await this.inTurn(request.appId, () => this.open(request, limits, requestId, signal), signal);
-    return new FeedStream(this.context, request, format, outgoing, page);
+    const limits = { limit: 1_000, bytesMax: firstPageBytes, waitMs: 0, isOpening: true };
+    return this.whileServing(signal, async (opening) => {
+      const read = () => this.open(request, limits, requestId, opening);
+      const page = await this.context.turns.read(request, read, opening);
+      return new FeedStream(this.context, request, format, outgoing, page);
+    });
+  }
+
+  /** Does what ends with OVERLOADED once the gateway stops. */
+  private async whileServing<T>(signal: CancelSignal, work: (signal: LinkedCancellation) => Promise<T>): Promise<T> {
+    if (this.isStopping) throw overloaded();
+    const working = new LinkedCancellation(signal);
+    this.waits.add(working);
+    try {
+      return await work(working);
+    } catch (error) {
+      throw this.isStopping ? overloaded() : error;
+    } finally {
+      this.waits.delete(working);
+    }
   }
 
   /** Rejects with UNAUTHENTICATED where the right to read has ended since the request was authenticated. */
@@ -190,16 +214,15 @@ export class Feeds {
     }
   }
 
-  /** The first window of a request. Rejects with what is wrong with one of its channels. */
+  /** A window of a request. Rejects with what is wrong with one of its channels. */
   private async open(
     { appId, since, subscriptions }: FeedRequest,
-    limits: { limit: number; bytesMax: number; waitMs: number },
+    limits: ReadLimits,
     requestId: string,
     signal: CancelSignal,
   ): Promise<ReadChangesResponse> {
     const channels = fewChannels(subscriptions.map(({ channel }) => channel));
-    const opening = { ...limits, isOpening: true };
-    const window = await readChanges(this.data, { appId, since }, channels, opening, signal, requestId);
+    const window = await readChanges(this.data, { appId, since }, channels, limits, signal, requestId);
     const [refusal] = window.refusals;
     // Changes before a refusal are delivered; the next request is refused.
     if (refusal && window.changes.length === 0) throw refusalError(refusal);

@@ -1,4 +1,5 @@
 import { addSource, counters, gauges, histograms } from '@granary/shared/telemetry/metrics';
+import type { ReadTurns } from './read-turns';
 import type { StreamSlots } from './stream-slots';
 
 const none = { labels: [] };
@@ -33,8 +34,8 @@ export const feedMetrics = {
   }).with(),
 };
 
-/** Exports how many feeds there are and may be, until the function that it returns is called. */
-export const exportStreamCounts = (slots: StreamSlots): (() => void) =>
+/** Exports how many feeds there are, may be and wait, until the function that it returns is called. */
+export const exportStreamCounts = (slots: StreamSlots, turns: ReadTurns): (() => void) =>
   addSource({
     families: [
       {
@@ -44,9 +45,16 @@ export const exportStreamCounts = (slots: StreamSlots): (() => void) =>
         type: 'gauge',
       },
       { name: 'granary_feed_streams_limit', help: 'How many of them there may be.', labels: [], type: 'gauge' },
+      {
+        name: 'granary_feed_turns_waiting',
+        help: 'Feeds that wait for their turn to read what they begin with, or have missed.',
+        labels: [],
+        type: 'gauge',
+      },
     ],
     collect: () => ({
       granary_feed_streams: [[[], slots.counts().used]],
       granary_feed_streams_limit: [[[], slots.counts().total]],
+      granary_feed_turns_waiting: [[[], turns.waiting]],
     }),
   });

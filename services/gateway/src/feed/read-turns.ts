@@ -1,24 +1,60 @@
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { overloaded } from '../errors/problem';
+import { isStranger, type FeedRequest } from './subscription';
 
-/** Reads that streams make on their own at a time: of a gateway, and of one app. */
-const readsMax = { gateway: 8, app: 2 };
+/** Reads at a time: of a gateway, and of one app. Those of strangers are apart, so that no key waits for them. */
+const readsMax = {
+  keys: { concurrency: 16, concurrencyPerKey: 2 },
+  strangers: { concurrency: 4, concurrencyPerKey: 1 },
+};
+/** Tokens that are checked at a time: of a gateway, and of one address, which may be that of a proxy. */
+const tokensMax = { concurrency: 8, concurrencyPerKey: 4 };
+
+export interface TurnLimits {
+  /** Those of an app, or of an address, that may wait. */
+  queueMax: number;
+  /** How long they may wait. */
+  timeoutMs: number;
+}
 
 /**
- * The turns of streams to read the log on their own, until they are live. After a restart, or where many clients stall,
- * all of them come at once, and would otherwise leave little of the data service to others. They wait instead, without
- * a limit of time: there are no more of them than connections.
+ * The turns of feeds to read on their own: what a stream or a wait begins with, and what a stream has missed. After a
+ * restart, or where many clients stall, all of them come at once, and would otherwise leave little of the data service
+ * to others.
  */
 export class ReadTurns {
-  private readonly scheduler = new FairScheduler({
-    concurrency: readsMax.gateway,
-    concurrencyPerKey: readsMax.app,
-    refusal: overloaded,
-  });
+  private readonly keys: FairScheduler;
+  private readonly strangers: FairScheduler;
+  private readonly tokens: FairScheduler;
 
-  /** Reads once it is the turn of the app. Rejects as `read` does, and with CANCELLED when the signal aborts before. */
-  take<T>(appId: string, read: () => Promise<T>, signal: CancelSignal): Promise<T> {
-    return this.scheduler.run(appId, read, { signal });
+  constructor({ queueMax, timeoutMs }: TurnLimits) {
+    const limits = { queueMaxPerFlow: queueMax, timeoutMs, refusal: overloaded };
+    this.keys = new FairScheduler({ ...readsMax.keys, ...limits });
+    this.strangers = new FairScheduler({ ...readsMax.strangers, ...limits });
+    this.tokens = new FairScheduler({ ...tokensMax, ...limits });
+  }
+
+  /**
+   * Reads the log once it is the turn of the app. Rejects as `read` does, with OVERLOADED where too many wait or the
+   * time is up, and with CANCELLED when the signal aborts before.
+   */
+  read<T>(
+    { appId, subscriptions }: Pick<FeedRequest, 'appId' | 'subscriptions'>,
+    read: () => Promise<T>,
+    signal: CancelSignal,
+  ): Promise<T> {
+    const turns = isStranger(subscriptions) ? this.strangers : this.keys;
+    return turns.run(appId, read, { signal });
+  }
+
+  /** Checks a token, which may be anybody's, once it is the turn of the address. Rejects as `read` does. */
+  checkToken<T>(clientAddress: string, check: () => Promise<T>, signal: CancelSignal): Promise<T> {
+    return this.tokens.run(clientAddress, check, { signal });
+  }
+
+  /** How many wait. */
+  get waiting(): number {
+    return [this.keys, this.strangers, this.tokens].reduce((sum, turns) => sum + turns.counts().waiting, 0);
   }
 }

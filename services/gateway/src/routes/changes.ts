@@ -1,5 +1,6 @@
 import type { Request } from 'express';
 import { z } from 'zod';
+import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { invalid } from '@granary/shared/errors';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import { created, jsonBytes, type Answer } from '../http/answer';
@@ -240,11 +241,15 @@ async function tokenFeed(gateway: GatewayContext, request: FeedRouteRequest, tok
   }
   const { call, incoming } = request;
   const appId = request.path.app_id;
-  const open = () => {
+  const clientAddress = gateway.addressOf(incoming);
+  const open = (signal: CancelSignal) => {
     const deadlineMs = Date.now() + gateway.config.REQUEST_TIMEOUT_MS;
-    return gateway.clients.data.openFeedToken({ appId, token }, { ...call, deadlineMs });
+    return gateway.clients.data.openFeedToken({ appId, token }, { ...call, deadlineMs, signal });
   };
-  const opened = await (isEndless(incoming) ? gateway.feeds.inTurn(appId, open, call.signal) : open());
+  // A page has a place among the requests.
+  const opened = await (isEndless(incoming)
+    ? gateway.feeds.checkToken(clientAddress, open, call.signal)
+    : open(call.signal));
   const subscriptions: Subscription[] = subscriptionsOfToken(opened.content);
   return {
     appId,
@@ -253,7 +258,7 @@ async function tokenFeed(gateway: GatewayContext, request: FeedRouteRequest, tok
     keyId: opened.keyId,
     isByToken: true,
     expiresAtMs: Date.now() + opened.leftMs,
-    clientAddress: gateway.addressOf(incoming),
+    clientAddress,
   };
 }
 
