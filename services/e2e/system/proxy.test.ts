@@ -12,7 +12,6 @@ import { buffer } from 'node:stream/consumers';
 import { choosePorts } from '@granary/local/ports';
 import { createAuthority, type Authority } from '@granary/testing/certificates';
 import { eventually } from '@granary/testing/eventually';
-import { size } from '@granary/testing/size';
 import { describeWith, nginxForTests } from '@granary/testing/stack';
 import { randomText } from '../support/granary';
 import { endAllProcesses, endProcess, OwnStart, track } from '../support/own-process';
@@ -20,7 +19,7 @@ import { endAllProcesses, endProcess, OwnStart, track } from '../support/own-pro
 const template = readFileSync(path.join(__dirname, '../../../deploy/nginx/granary.conf'), 'utf8');
 const feedGuide = readFileSync(path.join(__dirname, '../../../docs/feed.md'), 'utf8');
 const name = 'api.example.com';
-const restarts = size({ run: 2, long: 10 });
+const restarts = 5;
 
 /**
  * The file of the guide with the ports, the address and the certificate of this test, in what nginx needs around it.
