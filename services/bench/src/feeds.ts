@@ -10,6 +10,8 @@ import type { Lengths, Tools } from './tools';
 
 /** As many feeds as an app may have by tokens, less a few. */
 const feedCount = 1_000;
+/** Those that are open before memory is measured, so that what all of them share is not counted. */
+const firstFeeds = 100;
 const connections = 32;
 const warmUpSeconds = 10;
 const tokenSeconds = 86_400;
@@ -51,13 +53,13 @@ export async function measureFeeds(tools: Tools, { rounds, seconds }: Lengths): 
     const app = await side.openApp(name);
     await createCollection(side, name, app, 'documents');
     const paths = await feedPaths(side, name, app, category);
+    // Before the warm-up, since a process that was made to collect its garbage is slow for a while.
+    results.idleKib ??= await idleKib(side, followers, paths);
     await measureWrites(tools, side, app, warmUpSeconds);
     const measured: Array<Record<'without' | 'with', number> & { told: number }> = [];
     for (let round = 0; round < rounds; round += 1) {
       const without = await measureWrites(tools, side, app, seconds);
-      const before = await memoryMib(side);
       await followers.call('follow', { port: side.port, paths });
-      results.idleKib ??= (((await memoryMib(side)) - before) * 1_024) / feedCount;
       const withFeeds = await measureWrites(tools, side, app, seconds, followers);
       await followers.call('leave');
       measured.push({ without: without.cpuUs, with: withFeeds.cpuUs, told: withFeeds.told });
@@ -71,6 +73,17 @@ export async function measureFeeds(tools: Tools, { rounds, seconds }: Lengths): 
     };
   }
   return results as FeedsResult;
+}
+
+/** What a feed takes of the memory of Granary while there is nothing to tell, in KiB. */
+async function idleKib(side: GranarySide, followers: Child<FollowerCalls>, paths: string[]): Promise<number> {
+  const { port } = side;
+  await followers.call('follow', { port, paths: paths.slice(0, firstFeeds) });
+  const before = await memoryMib(side);
+  await followers.call('follow', { port, paths: paths.slice(firstFeeds) });
+  const after = await memoryMib(side);
+  await followers.call('leave');
+  return ((after - before) * 1_024) / (paths.length - firstFeeds);
 }
 
 /** The paths of feeds by tokens, each of one category of documents. */

@@ -272,7 +272,8 @@ describe.each(transports)('change feeds (%s)', (transport) => {
     expect((await page('?since=1.1-00000000')).body).toMatchObject({ code: 'CURSOR_GONE' });
     expect((await page('?since=9.1-00000000')).status).toBe(410);
     const { cursor } = (await page()).body;
-    expect((await page(`?since=${cursor.replace('1.1-', '1.2-')}`)).status).toBe(400);
+    // Behind what was erased after the backup from which this history is.
+    expect((await page(`?since=${cursor.replace('1.1-', '1.2-')}`)).body).toMatchObject({ code: 'CURSOR_GONE' });
     expect((await page('?collection=nothing')).body).toMatchObject({ code: 'COLLECTION_NOT_FOUND' });
     expect((await open('?wait=1')).status).toBe(400);
   });

@@ -26,19 +26,18 @@ beforeAll(async () => {
   granary = await OwnGranary.start(dataDir);
 });
 afterAll(async () => {
-  await granary.end('SIGTERM');
+  await granary?.end('SIGTERM');
   await endAllProcesses();
   await rm(dataDir, { recursive: true, force: true });
 });
 
-/** Kills the process or its Postgres, while feeds are read and documents are stored. */
-async function kill(): Promise<void> {
-  if (random() < 0.4) {
-    process.kill(await postmasterPid(dataDir), 'SIGKILL');
-    return;
-  }
+async function killGranary(): Promise<void> {
   await granary.end('SIGKILL');
   granary = await OwnGranary.start(dataDir);
+}
+
+async function killPostgres(): Promise<void> {
+  process.kill(await postmasterPid(dataDir), 'SIGKILL');
 }
 
 /** A document by the number of its write and its place in that, as it is told: once. */
@@ -46,7 +45,7 @@ type Told = [height: number, place: number, id: string];
 
 /** One that comes again with its last cursor whenever its feed ends. */
 class Follower {
-  private readonly earlier: Told[] = [];
+  private earlier: Told[] = [];
   private cursor = '0';
   private client: FeedClient | undefined;
 
@@ -72,7 +71,7 @@ class Follower {
       await client?.closed();
       const { told } = this;
       this.client = undefined;
-      this.earlier.splice(0, Infinity, ...told);
+      this.earlier = told;
       this.cursor = client?.cursor ?? this.cursor;
       await delay(20);
     }
@@ -80,13 +79,14 @@ class Follower {
 }
 
 /** Stores some documents, again and again until that is acknowledged; what a feed has to tell of them. */
-async function write(n: number): Promise<Told[]> {
+async function write(n: number, signal: AbortSignal): Promise<Told[]> {
   const data = Array.from({ length: 1 + Math.floor(random() * documentsMax) }, (_, place) => ({
     id: `${n}.${place}`,
     n,
     text: 'x'.repeat(Math.floor(random() * 2_000)),
   }));
   const answer = await eventually(async () => {
+    signal.throwIfAborted();
     const { url, app } = granary;
     const sent = await send<StoreAnswer>(url, 'POST', '/store', {
       key: app.key,
@@ -115,23 +115,28 @@ test(
     const written: Array<{ n: number; told: Told[] }> = [];
     let isWriting = true;
     const writing = (async () => {
-      for (let n = 0; isWriting; n += 1) written.push({ n, told: await write(n) });
+      for (let n = 0; isWriting; n += 1) written.push({ n, told: await write(n, over.signal) });
     })();
-    for (let killed = 0; killed < kills; killed += 1) {
-      const count = written.length;
-      await eventually(() => written.length >= count + writesBetween, 60_000);
-      await delay(random() * 60);
-      await kill();
+    try {
+      for (let killed = 0; killed < kills; killed += 1) {
+        const count = written.length;
+        await eventually(() => written.length >= count + writesBetween, 60_000);
+        await delay(random() * 60);
+        // Both kinds in any run.
+        await (killed % 2 === 0 ? killGranary() : killPostgres());
+      }
+      isWriting = false;
+      await writing;
+      for (const follower of followers) {
+        const expected = written.filter(({ n }) => follower.isFor(n)).flatMap(({ told }) => told);
+        await eventually(() => follower.told.length >= expected.length, 60_000);
+        expect(follower.told).toEqual(expected);
+      }
+    } finally {
+      isWriting = false;
+      over.abort();
+      await Promise.allSettled([writing, ...following]);
     }
-    isWriting = false;
-    await writing;
-    for (const follower of followers) {
-      const expected = written.filter(({ n }) => follower.isFor(n)).flatMap(({ told }) => told);
-      await eventually(() => follower.told.length >= expected.length, 60_000);
-      expect(follower.told).toEqual(expected);
-    }
-    over.abort();
-    await Promise.all(following);
   },
   sizedLimitMs(limitMs(120_000)),
 );

@@ -74,9 +74,11 @@ describeWith(describe, 'nginx')('nginx with the file of the guide', () => {
       mkdtemp(path.join(os.tmpdir(), 'granary-proxied-')),
     ]);
     authority = createAuthority();
-    ports = await choosePorts(2);
+    ports = await choosePorts(3);
     const program = await nginxForTests();
-    settings = { TRUST_PROXY: 'loopback', LOG_LEVEL: 'info', MAX_BLOB_BYTES: '30000000' };
+    // A port of its own, so that it can be had again after a restart.
+    const PORT = String(ports[2]);
+    settings = { PORT, TRUST_PROXY: 'loopback', LOG_LEVEL: 'info', MAX_BLOB_BYTES: '30000000' };
     granary = await OwnStart.ready('npm start', dataDir, settings);
     await writeConfiguration(directory, { ports, upstream: new URL(granary.url).host, authority });
     const args = ['-e', 'stderr', '-p', directory, '-c', path.join(directory, 'nginx.conf')];
@@ -193,9 +195,8 @@ describeWith(describe, 'nginx')('nginx with the file of the guide', () => {
       ids.push(...next);
       await eventually(() => printed.includes(`${restart}b\n`), 60_000);
       if (restart === restarts) break;
-      const { port } = new URL(granary.url);
       await granary.end(restart % 2 === 0 ? 'SIGKILL' : 'SIGTERM');
-      granary = await OwnStart.ready('npm start', dataDir, { ...settings, PORT: port });
+      granary = await OwnStart.ready('npm start', dataDir, settings);
     }
     await endProcess(follower, 'SIGTERM');
     expect(printed.split('\n').filter((line) => line !== '' && line !== 'open')).toEqual(ids);
@@ -208,7 +209,7 @@ function followingProgram({ URL: url, token }: { URL: string; token: string }): 
   return `import dns from 'node:dns';
     dns.lookup = (_, { all }, done) => (all ? done(null, [{ address: '127.0.0.1', family: 4 }]) : done(null, '127.0.0.1', 4));
     const URL = ${JSON.stringify(url)};
-    const token = ${JSON.stringify(token)};
+    const freshToken = () => Promise.resolve(${JSON.stringify(token)});
     const show = ({ id }) => console.log(id);
     // A page stays open; the EventSource of Node does not keep its process alive while it waits to reconnect.
     setInterval(() => {}, 1_000);

@@ -42,7 +42,7 @@ export function parseSince(text: string): Since {
   throw unknownPosition();
 }
 
-export const unknownPosition = (): ServiceError =>
+const unknownPosition = (): ServiceError =>
   invalid('The position is not valid', { since: ['must be now, a height, or a cursor of this feed'] });
 
 const positionOf = (height: string, place: string, rowText = '0'): Position => ({

@@ -4,7 +4,7 @@ import { appNotFound, type App } from '../catalog/app';
 import { commitsTable, entryCount } from '../chain/commit-log';
 import { endOfErasures } from '../chain/erasure-log';
 import { genesisHash } from '../chain/hash-chain';
-import { cursorAhead, cursorGone, shortHash, unknownPosition, type Position, type Since } from './cursor';
+import { cursorAhead, cursorGone, shortHash, type Position, type Since } from './cursor';
 
 /** The end of the log of an app, and the beginning of a feed in it, in one snapshot. */
 export interface FeedHead {
@@ -28,7 +28,7 @@ interface HeadRow {
   documents: number | null;
 }
 
-/** Throws APP_NOT_FOUND, CURSOR_AHEAD, CURSOR_GONE, VALIDATION_FAILED. */
+/** Throws APP_NOT_FOUND, CURSOR_AHEAD, CURSOR_GONE. */
 export async function readFeedHead(db: Queryable, app: App, since: Since): Promise<FeedHead> {
   const height = heightOf(since);
   const head = await row<HeadRow>(
@@ -54,10 +54,11 @@ export async function readFeedHead(db: Queryable, app: App, since: Since): Promi
   };
   const position =
     since.kind === 'cursor' ? since.position : { height: height ?? head.height, place: documents, row: 0n };
-  // Behind the documents of a commit there may be erasures. No feed has given a position behind them.
+  // Behind the documents of a commit there may be erasures. No feed of this history has given a position behind them.
   const mayBeErasure = head.has_erasures && (since.kind === 'now' || position.place > documents);
   const end = mayBeErasure ? await placeBehindErasures(db, app, position.height, documents) : documents;
-  if (position.place > end) throw unknownPosition();
+  // With the right hash it is behind erasures that a backup did not have.
+  if (position.place > end) throw cursorGone();
   return { ...state, position: since.kind === 'now' ? { ...position, place: end } : position };
 }
 

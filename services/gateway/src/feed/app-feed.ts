@@ -21,7 +21,7 @@ const windowBytes = 256 * 1024;
 const waitMs = 20_000;
 /**
  * The time from one window to the next: how many times what the first took to read and to send, within these bounds.
- * Under load windows grow, and not the part of the time that feeds take.
+ * Under load windows grow rather than the time that feeds take.
  */
 const windowPauseFactor = 4;
 const windowPauseMs = 15;

@@ -25,8 +25,8 @@ const heartbeatMs = 20_000;
 /** Bytes of texts of a JSON page, and of the first page of a stream. */
 const pageBytes = 1024 * 1024;
 const firstPageBytes = 128 * 1024;
-/** A feed waits no longer for its turn: its connection is silent for that time. */
-const turnTimeoutMs = 20_000;
+/** A feed that begins waits no longer for its turn, and half as long for that of its token: it is silent meanwhile. */
+const turnTimeoutMs = 15_000;
 /** A wait takes this part of the time after which its connection would count as idle. */
 const waitPartOfIdle = 0.9;
 
@@ -48,7 +48,7 @@ export class Feeds {
   private readonly streams = new Set<FeedStream>();
   private readonly slots: StreamSlots;
   private readonly context: StreamContext;
-  /** The pages that are waited for, and the streams that are being opened. */
+  /** The pages that are waited for, the streams that are being opened, and the tokens that are being checked. */
   private readonly waits = new Set<LinkedCancellation>();
   private readonly unobserve: () => void;
   private isStopping = false;
@@ -62,7 +62,7 @@ export class Feeds {
     this.slots = new StreamSlots(settings);
     const turns = new ReadTurns({
       queueMax: settings.FEED_STREAMS_PER_APP,
-      timeoutMs: Math.min(turnTimeoutMs, settings.IDLE_TIMEOUT_MS / 2),
+      timeoutMs: Math.min(turnTimeoutMs, settings.IDLE_TIMEOUT_MS / 4),
     });
     this.unobserve = exportStreamCounts(this.slots, turns);
     const beatMs = Math.min(heartbeatMs, settings.IDLE_TIMEOUT_MS / 2);
@@ -71,7 +71,8 @@ export class Feeds {
 
   /**
    * A page of changes, which may have to be waited for. Rejects with what the data service refuses, with
-   * TOO_MANY_STREAMS where too many wait, and with UNAUTHENTICATED where the key was revoked meanwhile.
+   * TOO_MANY_STREAMS where too many wait, with OVERLOADED where its turn does not come, and with UNAUTHENTICATED where
+   * the key was revoked meanwhile.
    */
   async page(
     request: FeedRequest,
@@ -139,7 +140,7 @@ export class Feeds {
     }
   }
 
-  /** Checks a token in its turn. Rejects as `check` does, and with OVERLOADED where too many wait. */
+  /** Checks a token in its turn. Rejects as `check` does, and with OVERLOADED where its turn does not come. */
   checkToken<T>(clientAddress: string, check: (signal: CancelSignal) => Promise<T>, signal: CancelSignal): Promise<T> {
     return this.whileServing(signal, (checking) =>
       this.context.turns.checkToken(clientAddress, () => check(checking), checking),
@@ -162,9 +163,8 @@ export class Feeds {
     });
   }
 
-  /** Does what ends with OVERLOADED once the gateway stops. */
+  /** Does what is under way; rejects with OVERLOADED once the gateway stops, before which it may not come to an end. */
   private async whileServing<T>(signal: CancelSignal, work: (signal: LinkedCancellation) => Promise<T>): Promise<T> {
-    if (this.isStopping) throw overloaded();
     const working = new LinkedCancellation(signal);
     this.waits.add(working);
     try {

@@ -14,7 +14,7 @@ const tokensMax = { concurrency: 8, concurrencyPerKey: 4 };
 export interface TurnLimits {
   /** Those of an app, or of an address, that may wait. */
   queueMax: number;
-  /** How long they may wait. */
+  /** How long a read may wait; the check of a token half as long. */
   timeoutMs: number;
 }
 
@@ -32,7 +32,7 @@ export class ReadTurns {
     const limits = { queueMaxPerFlow: queueMax, timeoutMs, refusal: overloaded };
     this.keys = new FairScheduler({ ...readsMax.keys, ...limits });
     this.strangers = new FairScheduler({ ...readsMax.strangers, ...limits });
-    this.tokens = new FairScheduler({ ...tokensMax, ...limits });
+    this.tokens = new FairScheduler({ ...tokensMax, ...limits, timeoutMs: timeoutMs / 2 });
   }
 
   /**

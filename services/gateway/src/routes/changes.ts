@@ -219,7 +219,7 @@ export const changeRoutes = [
 const streamFormatOf = ({ method, headers: { accept } }: Request): FeedFormat | undefined =>
   method === 'HEAD' ? undefined : formatOf(accept);
 
-/** A stream takes no place among requests: it waits for its turn, however many there are. */
+/** A stream takes no place among the requests: feeds have turns and limits of their own. */
 function isEndless(incoming: Request): boolean {
   return streamFormatOf(incoming) !== undefined;
 }
