@@ -10,7 +10,7 @@ import type { Lengths, Tools } from './tools';
 
 /** As many feeds as an app may have by tokens, less a few. */
 const feedCount = 1_000;
-/** Those that are open before memory is measured, so that what all of them share is not counted. */
+/** So many feeds are open before memory is measured, so that what all of them share is not counted. */
 const firstFeeds = 100;
 const connections = 32;
 const warmUpSeconds = 10;
@@ -75,7 +75,7 @@ export async function measureFeeds(tools: Tools, { rounds, seconds }: Lengths): 
   return results as FeedsResult;
 }
 
-/** What a feed takes of the memory of Granary while there is nothing to tell, in KiB. */
+/** The memory of Granary that a feed takes while there is nothing to tell, in KiB. */
 async function idleKib(side: GranarySide, followers: Child<FollowerCalls>, paths: string[]): Promise<number> {
   const { port } = side;
   await followers.call('follow', { port, paths: paths.slice(0, firstFeeds) });

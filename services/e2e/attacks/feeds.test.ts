@@ -2,18 +2,18 @@ import { eventually } from '@granary/testing/eventually';
 import { FeedClient } from '../support/feed-client';
 import type { TestApp } from '../support/granary';
 import { expectUnharmed, openArena, type Arena } from './arena';
-import { flood, over, type Flood } from './sockets';
+import { clients, flood, over, type Flood } from './sockets';
 
 const mebibyte = 1024 ** 2;
 const stalledReaders = 500;
-/** What the feeds of a client that does not read may hold, see `unsentBytesMax` of the gateway. */
+/** The memory that the feed of a client which does not read may hold, see `unsentBytesMax` of the gateway. */
 const heldBytesMax = 256 * 1024;
 const reconnects = 10_000;
 const apps = 10;
 /** As many feeds as an instance serves, see FEED_STREAMS. */
 const feedsMax = 4_096;
 const servedWithinMs = 120_000;
-/** Of the loopback interface, but not the victim's. */
+/** The address of a connection: one of the loopback interface that is not the victim's. */
 const from = (connection: number) => `127.0.0.${2 + (connection % 100)}`;
 /** As many filters of different SQL as a collection may have, and as many feeds as a key. */
 const shapes = 64;
@@ -144,26 +144,20 @@ test('the dearest filters of as many feeds as a key may have cost others little'
     })),
   });
   await app.store('documents', [{ id: 'first', n: 0, text }]);
-  const url = `${arena.url}/api/apps/${app.appId}/changes`;
-  const statuses = new Set<number>();
+  const path = `/api/apps/${app.appId}/changes?collection=documents&find=`;
+  const headers = { 'x-app-key': app.key, accept: 'application/x-ndjson' };
+  let feeds = 0;
+  const next = () => ({ path: path + encodeURIComponent(JSON.stringify(findOf((feeds += 1)))), headers });
+  let statuses = new Map<number, number>();
   let written = 0;
   await expectUnharmed(arena, {
     run: async (signal) => {
-      const follow = async (feed: number) => {
-        const find = encodeURIComponent(JSON.stringify(findOf(feed)));
-        const headers = { 'x-app-key': app.key, accept: 'application/x-ndjson' };
-        while (!signal.aborted) {
-          const answer = await fetch(`${url}?collection=documents&find=${find}`, { headers, signal }).catch(() => null);
-          if (answer) statuses.add(answer.status);
-          await answer?.text().catch(() => '');
-        }
-      };
-      const feeds = Array.from({ length: feedsOfKey }, (_, feed) => follow(feed));
+      const following = clients(arena.url, feedsOfKey, next, signal);
       written = await write(app, signal, text);
-      await Promise.all([...feeds, over(signal)]);
+      statuses = await following;
     },
   });
   expect(written).toBeGreaterThan(0);
-  expect([...statuses]).toContain(200);
-  for (const status of statuses) expect([200, 429, 503]).toContain(status);
+  expect([...statuses.keys()]).toContain(200);
+  for (const status of statuses.keys()) expect([200, 429, 503]).toContain(status);
 });

@@ -10,7 +10,7 @@ const blobBytes = 20 * 1024 * 1024;
 const placesOfAddress = 64;
 const ndjson = { 'content-type': 'application/x-ndjson' };
 const png = { 'content-type': 'image/png' };
-/** Of the loopback interface, but not the victim's. */
+/** An address of the loopback interface that is not the victim's. */
 const attackerAddress = '127.0.0.2';
 
 let arena: Arena;
@@ -40,26 +40,27 @@ async function hold(signal: AbortSignal, request: string, onOpen: (socket: Socke
   for (const socket of sockets) socket.destroy();
 }
 
-/** Uploads and downloads of another app, one after the other until the signal aborts: their statuses. */
-async function transfersOf(victim: TestApp, signal: AbortSignal): Promise<number[]> {
-  const path = `/api/apps/${victim.appId}/blobs/files`;
-  const statuses: number[] = [];
-  while (!signal.aborted) {
-    const stored = await victim.call<{ blob_id: string }>('POST', path, `${statuses.length}`, png);
-    statuses.push(stored.status);
-    if (stored.status === 202) statuses.push((await victim.call('GET', `${path}/${stored.body.blob_id}`)).status);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  return statuses;
-}
+/** Transfers of another app: the statuses of one round of them. */
+type Transfers = (victim: TestApp, round: number) => Promise<number[]>;
 
-/** Exports and imports of another app, one after the other until the signal aborts: their statuses. */
-async function collectionTransfersOf(victim: TestApp, signal: AbortSignal): Promise<number[]> {
+const blobTransfers: Transfers = async (victim, round) => {
+  const path = `/api/apps/${victim.appId}/blobs/files`;
+  const stored = await victim.call<{ blob_id: string }>('POST', path, `${round}`, png);
+  if (stored.status !== 202) return [stored.status];
+  return [stored.status, (await victim.call('GET', `${path}/${stored.body.blob_id}`)).status];
+};
+
+const collectionTransfers: Transfers = async (victim, round) => {
   const path = `/api/apps/${victim.appId}/collections/rows`;
+  const imported = await victim.call('POST', `${path}/import`, `{"id":"${round}"}\n`, ndjson);
+  return [imported.status, (await victim.call('GET', `${path}/export`)).status];
+};
+
+/** Makes transfers one after the other until the signal aborts. */
+async function transfersOf(victim: TestApp, transfers: Transfers, signal: AbortSignal): Promise<number[]> {
   const statuses: number[] = [];
   for (let round = 0; !signal.aborted; round += 1) {
-    statuses.push((await victim.call('POST', `${path}/import`, `{"id":"${round}"}\n`, ndjson)).status);
-    statuses.push((await victim.call('GET', `${path}/export`)).status);
+    statuses.push(...(await transfers(victim, round)));
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   return statuses;
@@ -67,7 +68,7 @@ async function collectionTransfersOf(victim: TestApp, signal: AbortSignal): Prom
 
 async function expectTransfers(
   attack: (signal: AbortSignal) => Promise<void>,
-  othersOf: (victim: TestApp, signal: AbortSignal) => Promise<number[]> = transfersOf,
+  transfers: Transfers = blobTransfers,
 ): Promise<void> {
   const victim = await arena.newApp();
   await victim.store('rows', [{ id: 'first' }]);
@@ -75,7 +76,7 @@ async function expectTransfers(
   await expectUnharmed(arena, {
     run: async (signal) => {
       const attacking = attack(signal);
-      statuses = await othersOf(victim, signal);
+      statuses = await transfersOf(victim, transfers, signal);
       await attacking;
     },
   });
@@ -119,7 +120,7 @@ test('300 imports of one app that drip leave imports and exports to others', asy
         const dripping = setInterval(() => socket.write(' '), 1_000);
         socket.on('close', () => clearInterval(dripping));
       }),
-    collectionTransfersOf,
+    collectionTransfers,
   );
 });
 
@@ -134,5 +135,5 @@ test('300 exports of one app that nobody reads leave imports and exports to othe
   }
   const head = `GET /api/apps/${app.appId}/collections/big/export HTTP/1.1`;
   const request = [head, 'Host: x', `X-App-Key: ${app.key}`, '', ''].join('\r\n');
-  await expectTransfers((signal) => hold(signal, request, (socket) => socket.pause()), collectionTransfersOf);
+  await expectTransfers((signal) => hold(signal, request, (socket) => socket.pause()), collectionTransfers);
 });

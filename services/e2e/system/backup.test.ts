@@ -122,7 +122,7 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
         body: { root: `${app.appId}::documents`, data: [{ id: 'after' }] },
       });
       expect(written.body.results[0]!.celestia_height).toBe(height + 1);
-      // Also of the height that has another commit by now.
+      // The height that has another commit by now counts as lost, too.
       await checkCursors(place, cursors, height);
       const address = await send(restored.url, 'GET', `/api/apps/${app.appId}/wallet`, { key: app.key });
       expect(address.body['address']).toBe(wallet.body.address);

@@ -1,6 +1,3 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
 import { seededRandom } from '@granary/testing/random';
@@ -9,8 +6,7 @@ import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { FeedClient, type FeedOptions } from '../support/feed-client';
 import { send, type StoreAnswer } from '../support/granary';
-import { endAllProcesses, OwnGranary } from '../support/own-process';
-import { postmasterPid } from './acknowledged-writes';
+import { CrashingGranary } from './crashing-granary';
 
 const kills = size({ run: 4, long: 200 });
 /** Changes between two kills, at least: what feeds tell before they are cut. */
@@ -19,26 +15,11 @@ const documentsMax = 20;
 const seed = seedOf('system/feed-crash');
 const random = seededRandom(seed);
 
-let dataDir: string;
-let granary: OwnGranary;
+let granary: CrashingGranary;
 beforeAll(async () => {
-  dataDir = await mkdtemp(join(tmpdir(), 'granary-feed-crash-'));
-  granary = await OwnGranary.start(dataDir);
+  granary = await CrashingGranary.start('feed-crash');
 });
-afterAll(async () => {
-  await granary?.end('SIGTERM');
-  await endAllProcesses();
-  await rm(dataDir, { recursive: true, force: true });
-});
-
-async function killGranary(): Promise<void> {
-  await granary.end('SIGKILL');
-  granary = await OwnGranary.start(dataDir);
-}
-
-async function killPostgres(): Promise<void> {
-  process.kill(await postmasterPid(dataDir), 'SIGKILL');
-}
+afterAll(() => granary?.end());
 
 /** A document by the number of its write and its place in that, as it is told: once. */
 type Told = [height: number, place: number, id: string];
@@ -123,7 +104,7 @@ test(
         await eventually(() => written.length >= count + writesBetween, 60_000);
         await delay(random() * 60);
         // Both kinds in any run.
-        await (killed % 2 === 0 ? killGranary() : killPostgres());
+        await (killed % 2 === 0 ? granary.killNode() : granary.killPostgres());
       }
       isWriting = false;
       await writing;

@@ -1,6 +1,3 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
 import { seededRandom } from '@granary/testing/random';
@@ -10,8 +7,7 @@ import { limitMs } from '@granary/testing/speed';
 import { readExport, wholeLines } from '../support/export-client';
 import { send } from '../support/granary';
 import { partHeaders, sendFile } from '../support/import-client';
-import { endAllProcesses, OwnGranary } from '../support/own-process';
-import { postmasterPid } from './acknowledged-writes';
+import { CrashingGranary } from './crashing-granary';
 
 const kills = size({ run: 4, long: 50 });
 /** So many that several parts are stored between two kills. */
@@ -19,26 +15,11 @@ const linesOfFile = kills * 40_000;
 const seed = seedOf('system/import-crash');
 const random = seededRandom(seed);
 
-let dataDir: string;
-let granary: OwnGranary;
+let granary: CrashingGranary;
 beforeAll(async () => {
-  dataDir = await mkdtemp(join(tmpdir(), 'granary-import-crash-'));
-  granary = await OwnGranary.start(dataDir);
+  granary = await CrashingGranary.start('import-crash');
 });
-afterAll(async () => {
-  await granary.end('SIGTERM');
-  await endAllProcesses();
-  await rm(dataDir, { recursive: true, force: true });
-});
-
-async function killNode(): Promise<void> {
-  await granary.end('SIGKILL');
-  granary = await OwnGranary.start(dataDir);
-}
-
-async function killPostgres(): Promise<void> {
-  process.kill(await postmasterPid(dataDir), 'SIGKILL');
-}
+afterAll(() => granary?.end());
 
 /** The import as it is, once there is somebody to say so. */
 const stateOf = (path: string) =>
@@ -83,7 +64,7 @@ test(
         }, 60_000);
         if (!isSending) break;
         await delay(random() * 60);
-        await (random() < 0.6 ? killNode() : killPostgres());
+        await (random() < 0.6 ? granary.killNode() : granary.killPostgres());
         killed += 1;
       }
       await sending;

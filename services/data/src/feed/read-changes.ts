@@ -1,4 +1,5 @@
 import { pause } from '@granary/shared/concurrency/backoff';
+import { windowPauseMs, windowPauseMsMin } from '@granary/shared/concurrency/window-pause';
 import type { ReadChangesRequest } from '@granary/shared/gen/granary/data/v1/ReadChangesRequest';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import type { ServiceError } from '@granary/shared/errors';
@@ -25,10 +26,6 @@ export interface FeedContext extends ReadContext {
 
 /** A request that has seen changes, none of them for its channels, is answered after so long, with its new position. */
 const progressAfterMs = 4_000;
-/** The time between two windows of one request: how many times the duration of the first, within these bounds. */
-const windowPauseFactor = 4;
-const windowPauseMs = 15;
-const windowPauseMsMax = 1_000;
 /** Pages that wait are read one by one at each change, unlike feeds, so not as often. */
 const pagePauseMs = 250;
 /** The time that is left for the answer at the end of a wait. */
@@ -79,7 +76,7 @@ async function waitForChanges(
 ): Promise<ReadAt> {
   const startedAtMs = performance.now();
   const waitMs = Math.min(request.waitMs, call.deadlineMs - Date.now() - answerMarginMs);
-  const leastPauseMs = request.channelsDigest.length > 0 ? windowPauseMs : pagePauseMs;
+  const leastPauseMs = request.channelsDigest.length > 0 ? windowPauseMsMin : pagePauseMs;
   let last = first;
   for (;;) {
     const hasAdvanced = cursorOf(last) !== cursorOf(first);
@@ -90,9 +87,8 @@ async function waitForChanges(
     const since: Since = { kind: 'cursor', position: end, hash: shortHash(hash), initialEnd };
     last = await readAt(context, app, { ...request, isOpening: false }, set, since, call);
     if (isAnswer(last, request)) return last;
-    // Behind a window with more to come, a pause would let the feed fall further behind.
-    const pauseMs = last.window.isWhole ? Math.max(leastPauseMs, last.readMs * windowPauseFactor) : leastPauseMs;
-    await pause(Math.min(pauseMs, windowPauseMsMax, leftMs), call.signal);
+    const pauseMs = windowPauseMs({ takenMs: last.readMs, hasMore: !last.window.isWhole, leastPauseMs });
+    await pause(Math.min(pauseMs, leftMs), call.signal);
   }
 }
 
@@ -132,12 +128,12 @@ async function readAt(
   });
 }
 
-const cursorOf = ({ window: { end, hash, initialEnd } }: Pick<ReadAt, 'window'>): string =>
-  formatCursor(end, hash, initialEnd);
+const cursorOf = ({ window: { end, hash, initialEnd } }: ReadAt): string => formatCursor(end, hash, initialEnd);
 
-function responseOf({ head, window, readMs }: ReadAt): ReadChangesResponse {
+function responseOf(last: ReadAt): ReadChangesResponse {
+  const { head, window, readMs } = last;
   return {
-    cursor: cursorOf({ window }),
+    cursor: cursorOf(last),
     head: head.height.toString(),
     more: !window.isWhole,
     completeHeight: window.completeHeight.toString(),

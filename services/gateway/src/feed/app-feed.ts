@@ -2,6 +2,7 @@ import { Backoff, pause } from '@granary/shared/concurrency/backoff';
 import { Cancellation } from '@granary/shared/concurrency/cancellation';
 import { createSignal } from '@granary/shared/concurrency/signal';
 import { runSliced } from '@granary/shared/concurrency/time-slicing';
+import { windowPauseMs, windowPauseMsMin } from '@granary/shared/concurrency/window-pause';
 import { isUnavailable } from '@granary/shared/errors';
 import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/ReadChangesResponse';
 import { isPassing, manyChannels, readChanges, refusalError, type Channels } from './feed-reader';
@@ -19,13 +20,6 @@ const windowChanges = 1_000;
 const windowBytes = 256 * 1024;
 /** How long the data service waits for a change before it answers that there is none. */
 const waitMs = 20_000;
-/**
- * The time from one window to the next: how many times what the first took to read and to send, within these bounds.
- * Under load windows grow rather than the time that feeds take.
- */
-const windowPauseFactor = 4;
-const windowPauseMs = 15;
-const windowPauseMsMax = 1_000;
 /** A request is replaced no later than at this age, so that a new group does not wait much longer for its changes. */
 const replaceAfterMsMax = 2_000;
 /** Failures in a row after which streams read on their own, so that what is wrong with one does not stop the others. */
@@ -51,7 +45,7 @@ export class AppFeed {
   /** The request under way. */
   private request: { cancellation: Cancellation; startedAtMs: number; isReplaced: boolean } | undefined;
   /** The age at which a request may be replaced by one with more groups. */
-  private replaceAfterMs = windowPauseMs;
+  private replaceAfterMs = windowPauseMsMin;
   /** Notified when a request begins, for the streams whose groups the one before did not have. */
   private readonly requestBegins = createSignal();
 
@@ -155,11 +149,9 @@ export class AppFeed {
         await this.deliver(window);
         backoff.reset();
         failures = 0;
-        this.replaceAfterMs = windowPauseMs;
+        this.replaceAfterMs = windowPauseMsMin;
         const takenMs = window.readMs + performance.now() - arrivedAtMs;
-        // Behind a window with more to come, a pause would let the feed fall further behind.
-        const pauseMs = window.more ? windowPauseMs : Math.max(windowPauseMs, takenMs * windowPauseFactor);
-        await pause(Math.min(pauseMs, windowPauseMsMax));
+        await pause(windowPauseMs({ takenMs, hasMore: window.more }));
       } catch (error) {
         this.request = undefined;
         if (cancellation.aborted) continue;

@@ -12,7 +12,7 @@ const readsMax = {
 const tokensMax = { concurrency: 8, concurrencyPerKey: 4 };
 
 export interface TurnLimits {
-  /** Those of an app, or of an address, that may wait. */
+  /** The reads of an app, and the checks of an address, that may wait. */
   queueMax: number;
   /** How long a read may wait; the check of a token half as long. */
   timeoutMs: number;
