@@ -12,8 +12,8 @@ import { step } from './run.mjs';
 const root = path.dirname(path.dirname(import.meta.dirname));
 
 /**
- * Installs Kafka, MinIO, nginx, the Python tools, those for charts and the release before. If a tool of the machine is
- * missing, the suites that need them are skipped, or fail with REQUIRE_STACK=1.
+ * Installs Kafka, MinIO, nginx, Chromium, the Python tools, those for charts and the release before. If a tool of the
+ * machine is missing, the suites that need them are skipped, or fail with REQUIRE_STACK=1.
  * @param {{ cluster: boolean }} options `cluster` adds what a cluster needs, which its tests otherwise install
  * themselves
  */
@@ -23,7 +23,7 @@ async function installStack(options) {
   if (missing.length === 0) return;
   if (process.env.REQUIRE_STACK === '1') throw new Error(missing.map(([, reason]) => reason).join('\n'));
   for (const [part, reason] of missing) {
-    const skipped = ['python', 'nginx', 'helm', 'release', 'cluster'].includes(part)
+    const skipped = ['python', 'nginx', 'chromium', 'helm', 'release', 'cluster'].includes(part)
       ? 'ITS TESTS ARE'
       : 'ITS TESTS, AND ALL TESTS ON A STACK, ARE';
     console.log(`${skipped} SKIPPED: ${reason}`);
@@ -64,7 +64,7 @@ export async function setUp(run, { needsStack, needsCluster }) {
   if (!(await step(run, 'build', build))) return nothing;
   // For the checks, which run side by side.
   if (!(await step(run, 'types of the protos', generateTypes))) return nothing;
-  const parts = 'Kafka, MinIO, nginx, Python and chart tools, the release before';
+  const parts = 'Kafka, MinIO, nginx, Chromium, Python and chart tools, the release before';
   if (needsStack && !(await step(run, parts, () => installStack({ cluster: needsCluster })))) return nothing;
   console.log(`Set up in ${((performance.now() - beganMs) / 1000).toFixed(0)} s.\n`);
   run.isStopped = false;

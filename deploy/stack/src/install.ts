@@ -3,7 +3,7 @@ import { prepareHelm3, prepareKubernetes, prepareMetricsServer, prepareTraefik }
 import { isKafkaInstalled } from './kafka/install';
 import { prepareKafka } from './kafka/broker';
 import { isMinioInstalled, prepareMinio } from './minio/server';
-import { findNginx, prepareNginx } from './tools/nginx-package';
+import { chromium, findDebianProgram, nginx, prepareDebianProgram } from './tools/debian-programs';
 import { findPythonTools, preparePythonTools } from './tools/python-tools';
 import { findReleaseBefore, isReleaseBeforeInstalled, prepareReleaseBefore } from './tools/release-before';
 import { beginRun } from './programs/runs';
@@ -12,13 +12,13 @@ import { findGo, findJava, findMaven, minioNeedsGo, MissingToolError } from './t
 export type StackPart = 'kafka' | 'minio';
 
 /** Why each missing part cannot run. */
-export type MissingParts = Partial<Record<StackPart | 'python' | 'nginx' | 'helm' | 'release', string>>;
+export type MissingParts = Partial<Record<StackPart | 'python' | 'nginx' | 'chromium' | 'helm' | 'release', string>>;
 
 /**
- * Installs Kafka, MinIO, nginx, the Python tools, those for charts and the release before into the cache, with
- * `cluster` also what a Kubernetes is made of, and returns the parts that cannot be installed because something of the
- * machine is missing. What waits for the network goes beside what compiles; Go uses all cores by itself, so its builds
- * follow each other.
+ * Installs Kafka, MinIO, nginx, Chromium, the Python tools, those for charts and the release before into the cache,
+ * with `cluster` also what a Kubernetes is made of, and returns the parts that cannot be installed because something
+ * of the machine is missing. What waits for the network goes beside what compiles; Go uses all cores by itself, so its
+ * builds follow each other.
  */
 export async function installParts(
   say: (line: string) => void,
@@ -34,7 +34,8 @@ export async function installParts(
     const fetched = async () => ({
       ...(await attempt('kafka', () => prepareKafka(run, say))),
       ...(await attempt('python', () => preparePythonTools(say))),
-      ...(await attempt('nginx', () => prepareNginx(say))),
+      ...(await attempt('nginx', () => prepareDebianProgram(nginx, say))),
+      ...(await attempt('chromium', () => prepareDebianProgram(chromium, say))),
       ...(await attempt('release', () => prepareReleaseBefore(say))),
     });
     // One that fails must not leave the other one behind, at work.
@@ -83,11 +84,13 @@ export async function findMissingParts(): Promise<MissingParts> {
     isReleaseBeforeInstalled(),
   ]);
   let python: string | undefined;
-  let nginx: string | undefined;
+  let proxy: string | undefined;
+  let browser: string | undefined;
   const missing: MissingParts = {
     ...(await findMissingTools({ kafka, minio })),
     ...(await attempt('python', async () => (python = await findPythonTools()))),
-    ...(await attempt('nginx', async () => (nginx = await findNginx()))),
+    ...(await attempt('nginx', async () => (proxy = await findDebianProgram(nginx)))),
+    ...(await attempt('chromium', async () => (browser = await findDebianProgram(chromium)))),
     ...(release ? {} : await attempt('release', findReleaseBefore)),
   };
   if (!kafka) missing.kafka ??= 'Kafka is not installed yet; npm test does that.';
@@ -96,7 +99,8 @@ export async function findMissingParts(): Promise<MissingParts> {
     missing.helm = 'The tools for charts are not installed yet; npm test does that.';
   if (!release) missing.release ??= 'The release before is not built yet; npm test does that.';
   if (python === undefined) missing.python ??= 'The Python tools are not installed yet; npm test does that.';
-  if (nginx === undefined) missing.nginx ??= 'nginx is not fetched yet; npm test does that.';
+  if (proxy === undefined) missing.nginx ??= 'nginx is not fetched yet; npm test does that.';
+  if (browser === undefined) missing.chromium ??= 'Chromium is not fetched yet; npm test does that.';
   return missing;
 }
 

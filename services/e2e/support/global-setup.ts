@@ -51,6 +51,8 @@ export default async function globalSetup({ testNamePattern }: { testNamePattern
   for (const [part, reason] of Object.entries(missing)) {
     const alone: Record<string, string> = {
       python: 'IN PYTHON',
+      nginx: 'BEHIND NGINX',
+      chromium: 'IN A BROWSER',
       helm: 'OF THE CHARTS',
       release: 'OF UPGRADES',
     };

@@ -9,7 +9,7 @@ import { findMissingParts } from '@granary/stack/install';
 import { prepareKafka, startKafka } from '@granary/stack/kafka/broker';
 import { prepareMinio, startMinio } from '@granary/stack/minio/server';
 import { beginRun } from '@granary/stack/programs/runs';
-import { prepareNginx } from '@granary/stack/tools/nginx-package';
+import { chromium, nginx, prepareDebianProgram } from '@granary/stack/tools/debian-programs';
 import { preparePythonTools } from '@granary/stack/tools/python-tools';
 import { prepareReleaseBefore } from '@granary/stack/tools/release-before';
 import { runTool } from '@granary/stack/tools/tools';
@@ -28,6 +28,7 @@ interface Answers {
   minio: TestMinio;
   python: { interpreter: string };
   nginx: { program: string };
+  chromium: { program: string };
   helm: { folder: string };
   release: { folder: string };
   build: object;
@@ -63,7 +64,8 @@ export async function startStackServer(): Promise<StackServer> {
       return { endpoint, accessKey, secretKey, program };
     },
     python: async () => ({ interpreter: await preparePythonTools(silent) }),
-    nginx: async () => ({ program: await prepareNginx(silent) }),
+    nginx: async () => ({ program: await prepareDebianProgram(nginx, silent) }),
+    chromium: async () => ({ program: await prepareDebianProgram(chromium, silent) }),
     helm: async () => ({ folder: await prepareChartTools(silent) }),
     release: async () => ({ folder: await prepareReleaseBefore(silent) }),
     build: async () => {

@@ -10,6 +10,7 @@ import { createLogger } from '@granary/shared/logger';
 import { limitMs } from '@granary/testing/speed';
 import { describeWith, kafkaForTests, minioForTests } from '@granary/testing/stack';
 import { cacheFolder, installOnce } from '@granary/stack/tools/cache';
+import { chromium, findDebianProgram, nginx } from '@granary/stack/tools/debian-programs';
 import { prepareKafka, startKafka, type Kafka } from '@granary/stack/kafka/broker';
 import { kafkaVersion } from '@granary/stack/kafka/files';
 import { fetchMetadata } from '@granary/stack/kafka/probe';
@@ -276,6 +277,12 @@ describe('required tools', () => {
     await expect(findJava(env)).rejects.toThrow(/^Java is missing: Kafka needs Java 17 or newer/);
     await expect(findMaven(env)).rejects.toThrow(/^Maven is missing: Kafka is fetched by Maven/);
     await expect(findGo(minioNeedsGo, env)).rejects.toThrow(/^Go is missing: MinIO is built by Go/);
+    await expect(findDebianProgram(nginx, env)).rejects.toThrow(
+      /^nginx is missing, and so is apt-get to fetch it: The proxy of docs\/server.md/,
+    );
+    await expect(findDebianProgram(chromium, env)).rejects.toThrow(
+      /^chromium is missing, and so is apt-get to fetch it: Web pages/,
+    );
   });
 
   test('a tool that is too old is named too', async () => {

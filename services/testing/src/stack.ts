@@ -3,7 +3,7 @@ import type { KafkaSasl } from '@granary/shared/kafka/broker-options';
 /** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
 export const testStackVariable = 'GRANARY_TEST_STACK';
 
-export type StackPart = 'kafka' | 'minio' | 'python' | 'nginx' | 'helm' | 'release';
+export type StackPart = 'kafka' | 'minio' | 'python' | 'nginx' | 'chromium' | 'helm' | 'release';
 
 export interface TestStack {
   /** The address of the server that starts the parts; none runs before a suite asks for it. */
@@ -63,6 +63,11 @@ export async function pythonForTests(): Promise<string> {
 /** The program of nginx. */
 export async function nginxForTests(): Promise<string> {
   return (await askTestStack<{ program: string }>('nginx')).program;
+}
+
+/** The program of Chromium. */
+export async function chromiumForTests(): Promise<string> {
+  return (await askTestStack<{ program: string }>('chromium')).program;
 }
 
 /**
