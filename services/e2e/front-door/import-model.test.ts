@@ -1,10 +1,11 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { partsOf } from '@granary/testing/seeds';
 import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { seededRandom, type Random } from '../../data/test/support/random';
 import { readExport, wholeLines } from '../support/export-client';
-import { partHeaders, sendFile, type FileRequest } from '../support/import-client';
+import { partHeaders, sendFile, type FileAnswer, type FileRequest } from '../support/import-client';
 import { newApp, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
 
@@ -89,8 +90,9 @@ class FileImport {
       // Sometimes the next request comes while the one before it is still being received.
       if (this.random(3) === 0) void sendFile({ ...request, ...this.target }, this.random(bytes.length));
       const answer = await sendFile(request, this.nextCut(bytes.length));
-      if (answer) return this.whole(answer.status, answer.body);
-      this.cuts += 1;
+      if (!answer) this.cuts += 1;
+      else if (answer.status === 503) await retryDelay(answer);
+      else return this.whole(answer.status, answer.body);
     }
   }
 
@@ -118,6 +120,7 @@ class FileImport {
         this.nextCut(sent.length + 1),
       );
       if (!answer) this.cuts += 1;
+      else if (answer.status === 503) await retryDelay(answer);
       else if (answer.body['code'] === 'IMPORT_ENDED') return this.whole(200, (await this.app.call('GET', path)).body);
       // What came before a cut may still be being stored.
       else if (answer.status !== 409) this.whole(answer.status, answer.body);
@@ -149,6 +152,12 @@ class FileImport {
     expect(numbers.sort((one, other) => one - other)).toEqual(stored);
   }
 }
+
+/**
+ * The places of an app are taken where the requests before, which were cut off, still store what came of them: the next
+ * one is to come later.
+ */
+const retryDelay = ({ headers }: FileAnswer): Promise<void> => delay(Number(headers['retry-after']) * 1_000);
 
 const typesFor = (format: Format): string => (format === 'csv' ? '&types=n:number' : '');
 

@@ -28,6 +28,11 @@ describe('CSV', () => {
     );
   });
 
+  test('a name is in quotes where an import would take it for something else', () => {
+    const names = [' a', 'b\u00a0', '\ufeffc', '{d', '[e', ' "f" ', 'g h', 'i{'];
+    expect(csvOf(names, lines())).toBe('" a","b\u00a0","\ufeffc","{d","[e"," ""f"" ",g h,i{\r\n');
+  });
+
   test('texts that a spreadsheet takes for formulas get an apostrophe where that is asked for, numbers do not', () => {
     const documents = lines({ a: '=1+1', b: '+1', c: '-1', d: '@x', e: '\tx', f: -1, g: ['=1'], h: 'a=1' });
     const names = [...'abcdefgh'];

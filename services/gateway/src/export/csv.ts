@@ -4,6 +4,11 @@ import { linesIn } from './json-lines';
 /** Characters at the beginning of a text by which a spreadsheet takes it for a formula. */
 const formulaStart = /^[=+\-@\t\r\n＝＋－＠]/;
 const needsQuotes = /[",\r\n]/;
+/**
+ * A name that an import would take for something else without quotes: spaces around it for none, and a brace or bracket
+ * at the beginning of a file for JSON.
+ */
+const needsQuotesAsName = /^[\s{[]|\s$/;
 
 /** Writes documents as CSV after RFC 4180, with a line of the names of the columns. */
 export class CsvWriter {
@@ -13,7 +18,7 @@ export class CsvWriter {
   ) {}
 
   head(): Buffer {
-    return Buffer.from(this.line(this.columns.names));
+    return Buffer.from(`${this.columns.names.map((name) => this.nameCell(name)).join(',')}\r\n`);
   }
 
   rows(lines: Buffer): Buffer {
@@ -28,6 +33,11 @@ export class CsvWriter {
 
   private line(cells: ReadonlyArray<string | { plain: string | undefined }>): string {
     return `${cells.map((cell) => (typeof cell === 'string' ? this.textCell(cell) : quotedCell(cell.plain ?? ''))).join(',')}\r\n`;
+  }
+
+  private nameCell(name: string): string {
+    const cell = this.textCell(name);
+    return needsQuotesAsName.test(cell) ? `"${cell}"` : cell;
   }
 
   /** An empty text has quotes, unlike a value that is missing or null. */

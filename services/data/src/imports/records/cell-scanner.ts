@@ -90,6 +90,11 @@ export class CellScanner {
     return { texts, quotedEmpty: quotedEmpty ?? noneQuoted };
   }
 
+  /** Whether this cell of the record that was scanned last has quotes around it. */
+  isQuoted(cell: number): boolean {
+    return this.cells[3 * cell + 2] !== plain;
+  }
+
   /** Adds the cell that begins with this quote, and returns the offset behind its end, -1 where it is not closed. */
   private closingQuote(open: number, limit: number): number {
     const { bytes } = this;

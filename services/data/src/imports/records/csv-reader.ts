@@ -83,7 +83,7 @@ export class CsvReader extends ChunkReader {
       texts: bytes.toString('utf8', start, end).split(this.options.separator),
       quotedEmpty: noneQuoted,
     };
-    if (!writer) return this.header(start, next, cells.texts);
+    if (!writer) return this.header(start, next, cells.texts, scanner);
     const { length } = cells.texts;
     if (length !== writer.columns.length) {
       const message = `The line has ${counted(length, 'cell')}, and there ${areColumns(writer.columns.length)}`;
@@ -98,8 +98,14 @@ export class CsvReader extends ChunkReader {
     return { start, line, text: Buffer.from(text) };
   }
 
-  private header(start: number, next: number, names: readonly string[]): FileRecord | 'header' {
-    const columns = names.map((name) => name.trim());
+  /** Spaces around a name belong to it only within quotes. */
+  private header(
+    start: number,
+    next: number,
+    names: readonly string[],
+    scanner: CellScanner | undefined,
+  ): FileRecord | 'header' {
+    const columns = names.map((name, index) => (scanner?.isQuoted(index) ? name : name.trim()));
     const problem = columnsProblem(columns);
     if (problem !== undefined) return this.fatal(start, 'VALIDATION_FAILED', `The header is not valid: ${problem}`);
     this.writer = new DocumentWriter(columns, this.options);

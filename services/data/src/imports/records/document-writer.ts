@@ -40,14 +40,17 @@ export class DocumentWriter {
   /** Cells of the last record that are not of their type. */
   problems: FieldMessages | undefined;
   private readonly fields: Field[] = [];
+  /** The value of an empty cell without quotes, as JSON, of a text and of anything else. */
   private readonly emptyText: string | undefined;
+  private readonly emptyOther: string | undefined;
 
   /** The columns have no problem, as `columnsProblem` finds them. */
   constructor(
     readonly columns: readonly string[],
     options: CsvOptions,
   ) {
-    this.emptyText = { missing: undefined, null: 'null', string: '' }[options.empty];
+    this.emptyOther = options.empty === 'null' ? 'null' : undefined;
+    this.emptyText = options.empty === 'string' ? '""' : this.emptyOther;
     const objects = new Map<string, Field[]>();
     for (const [column, path] of columns.entries()) {
       const steps = path.split('.');
@@ -91,9 +94,10 @@ export class DocumentWriter {
     return text;
   }
 
-  private emptyValue(field: ColumnField, { quotedEmpty }: Cells): string | undefined {
-    if (this.emptyText === '' || quotedEmpty.has(field.column)) return this.value(field, '');
-    return this.emptyText;
+  /** Some programs write quotes around every cell, also where there is no value of a type that cannot be empty. */
+  private emptyValue({ type, column }: ColumnField, { quotedEmpty }: Cells): string | undefined {
+    if (type !== 'string') return this.emptyOther;
+    return quotedEmpty.has(column) ? '""' : this.emptyText;
   }
 
   private value(field: ColumnField, cell: string): string | undefined {

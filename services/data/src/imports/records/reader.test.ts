@@ -389,6 +389,23 @@ describe('csv', () => {
     expect(textsOf('csv', file, csvOptions({ columns, empty: 'string' }))).toEqual(['{"s":"","t":""}']);
   });
 
+  test('a number, a boolean or JSON cannot be empty: such a cell is missing or null, also in quotes', () => {
+    const file = ',,\n"","",""';
+    const columns = ['n', 'o.b', 'j'];
+    for (const empty of ['missing', 'string'] as const) {
+      expect(textsOf('csv', file, csvOptions({ columns, empty }))).toEqual(['{}', '{}']);
+    }
+    const nulls = '{"n":null,"o":{"b":null},"j":null}';
+    expect(textsOf('csv', file, csvOptions({ columns, empty: 'null' }))).toEqual([nulls, nulls]);
+  });
+
+  test('spaces around a name in the header belong to it within quotes only', () => {
+    const names = ' s ," t ",\ufeffu,"\ufeffv"';
+    const members = { s: '1', ' t ': '2', u: '3', '\ufeffv': '4' };
+    expect(textsOf('csv', `${names}\n1,2,3,4`)).toEqual([JSON.stringify(members)]);
+    expect(textsOf('csv', '"{s","[t"\n1,2')).toEqual(['{"{s":"1","[t":"2"}']);
+  });
+
   test('cells become values of the type of their column with their exact digits', () => {
     const options = csvOptions({ columns: ['n', 'o.b', 'j'] });
     expect(textsOf('csv', ' 1.50 ,TRUE,"{""a"": 1e2}"\n-12345678901234567890,False,null', options)).toEqual([

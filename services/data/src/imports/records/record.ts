@@ -10,7 +10,7 @@ export interface CsvOptions {
   readonly columns: readonly string[] | undefined;
   /** Type of a column by its path; a column without one is a string. */
   readonly typeOf: (path: string) => ColumnType;
-  /** The value of an empty cell without quotes. A quoted empty cell is always the empty string. */
+  /** The value of an empty cell without quotes. One in quotes is the empty text where the column has texts. */
   readonly empty: 'missing' | 'null' | 'string';
 }
 
