@@ -118,6 +118,7 @@ export const rooms = {
     'spending',
   ],
   tasks: [],
+  client: ['http', 'documents', 'files', 'feed'],
   local: ['postgres', 'processes', 'start'],
   operator: ['program', 'settings', 'chains', 'backup', 'commands'],
   stack: ['tools', 'programs', 'kafka', 'minio'],
@@ -128,6 +129,7 @@ export const rooms = {
 /** @type {Record<string, string[]>} */
 export const leaves = {
   bench: ['child', 'documents'],
+  client: ['errors', 'numbers', 'types'],
   finance: ['config', 'page'],
   kube: ['child', 'image-programs', 'say', 'waiting'],
   local: ['config', 'ports'],
@@ -226,6 +228,12 @@ const configuration = {
       severity: 'error',
       from: { path: `^services/(${services.join('|')}|shared)/src/` },
       to: { path: `^services/(${services.join('|')})/src/`, pathNot: '^services/$1/' },
+    },
+    {
+      name: 'the-client-depends-on-nothing',
+      severity: 'error',
+      from: { path: '^services/client/src/' },
+      to: { pathNot: '^services/client/src/' },
     },
     ...upperFloors.map(
       /** @returns {Rule} */ (name, floor) => ({

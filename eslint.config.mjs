@@ -20,6 +20,7 @@ export default tseslint.config(
       '.granary/',
       '.granary-stack/',
       'services/e2e/clients/typescript/',
+      'services/e2e/clients/client/',
     ],
   },
   js.configs.recommended,
@@ -79,6 +80,10 @@ export default tseslint.config(
       'no-console': 'error',
       'no-restricted-imports': ['error', { patterns: [{ group: wrapped, message: wrappedMessage }] }],
     },
+  },
+  {
+    files: ['services/client/**/*.ts'],
+    languageOptions: { parserOptions: { project: 'services/client/tsconfig.json' } },
   },
   {
     files: ['services/*/src/**/*.ts', 'deploy/*/src/**/*.ts'],

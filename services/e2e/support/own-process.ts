@@ -15,7 +15,10 @@ export async function spawnBuilt(
   env: NodeJS.ProcessEnv = process.env,
   args: readonly string[] = [],
 ): Promise<ChildProcess> {
-  const file = await builtProgram(name, program);
+  return spawnProgram(await builtProgram(name, program), env, args);
+}
+
+function spawnProgram(file: string, env: NodeJS.ProcessEnv, args: readonly string[] = []): ChildProcess {
   return track(spawn(process.execPath, [file, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] }));
 }
 
@@ -66,9 +69,10 @@ export class OwnGranary {
     readonly output: readonly string[],
   ) {}
 
-  static async start(dataDir: string, settings: Record<string, string> = {}): Promise<OwnGranary> {
+  /** `program` is that of another release. */
+  static async start(dataDir: string, settings: Record<string, string> = {}, program?: string): Promise<OwnGranary> {
     const env = { ...process.env, PORT: '0', DATA_DIR: dataDir, LOG_LEVEL: 'error', ...settings };
-    const child = await spawnBuilt(['local'], env);
+    const child = program === undefined ? await spawnBuilt(['local'], env) : spawnProgram(program, env);
     const lines: string[] = [];
     const url = await new Promise<string>((resolve, reject) => {
       createInterface({ input: child.stdout! }).on('line', (line) => {

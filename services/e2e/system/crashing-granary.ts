@@ -16,7 +16,7 @@ export class CrashingGranary {
     return new CrashingGranary(dataDir, await OwnGranary.start(dataDir));
   }
 
-  /** The address of the process of now. */
+  /** All processes have the same. */
   get url(): string {
     return this.granary.url;
   }
@@ -27,8 +27,9 @@ export class CrashingGranary {
 
   /** Kills the process, and starts another one on its data. */
   async killNode(): Promise<void> {
+    const { port } = new URL(this.url);
     await this.granary.end('SIGKILL');
-    this.granary = await OwnGranary.start(this.dataDir);
+    this.granary = await OwnGranary.start(this.dataDir, { PORT: port });
   }
 
   /** Kills Postgres, which the process starts again. */

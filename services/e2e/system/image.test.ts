@@ -209,7 +209,7 @@ test('the Dockerfile has the same Node, user and command', async () => {
   const { stdout: version } = await run(process.execPath, [
     '--input-type=module',
     '-e',
-    `import { nodeVersion } from ${JSON.stringify(path.join(checkout, 'scripts/image/runtime.mjs'))}; console.log(nodeVersion)`,
+    `import { imageVersion } from ${JSON.stringify(path.join(checkout, 'scripts/node.mjs'))}; console.log(imageVersion)`,
   ]);
   const [major] = version.split('.');
   expect(text).toContain(`FROM node:${major}-`);

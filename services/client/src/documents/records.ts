@@ -1,0 +1,116 @@
+import type { CallOptions } from '../http/transport.ts';
+import type { Field, SortField } from '../types.ts';
+
+/** A page of records as the service answers it. */
+export interface Page<T> {
+  records: T[];
+  /** How many records there are on all pages; null where they were not counted. */
+  total: number | null;
+  /** Where the next page begins; not there on the last one. */
+  next_cursor?: string;
+  /** Fields of a filter that may be misspelt, where nothing was found. */
+  hints?: Array<{ code: string; field: string; message: string }>;
+}
+
+/** What is read of a collection, a view or a query. */
+export interface Selection {
+  sort: readonly string[];
+  select: readonly string[] | undefined;
+}
+
+export interface PageOptions extends CallOptions {
+  /** Where the page begins: `next_cursor` of the one before. */
+  cursor?: string | undefined;
+  /** At most 10,000; 100 if nothing else is said. */
+  limit?: number | undefined;
+  /** Whether `total` is counted, which may take long. */
+  count?: boolean | undefined;
+}
+
+/** Reads one page. */
+export type PageSource<T> = (selection: Selection, page: PageOptions) => Promise<Page<T>>;
+
+const pageSize = 500;
+
+/**
+ * Records to be read: all of them by `for await`, page by page, or the first. Nothing is read before that. `sort`,
+ * `select` and `limit` answer records with that set and leave these as they are.
+ */
+export class Records<T> implements AsyncIterable<T> {
+  private readonly source: PageSource<unknown>;
+  private readonly selection: Selection;
+  private readonly most: number;
+  private readonly options: CallOptions;
+
+  constructor(
+    source: PageSource<unknown>,
+    options: CallOptions = {},
+    selection: Selection = { sort: [], select: undefined },
+    most = Infinity,
+  ) {
+    this.source = source;
+    this.options = options;
+    this.selection = selection;
+    this.most = most;
+  }
+
+  /** In the order of these fields, each ascending, or descending with `-` before it. */
+  sort(...sort: Array<SortField<T>>): Records<T> {
+    return new Records(this.source, this.options, { ...this.selection, sort }, this.most);
+  }
+
+  /** These fields of each record only. */
+  select<F extends Field<T>>(...select: F[]): Records<[F] extends [keyof T] ? Pick<T, F> : Partial<T>> {
+    return new Records(this.source, this.options, { ...this.selection, select }, this.most);
+  }
+
+  /** The first so many of them. */
+  limit(most: number): Records<T> {
+    return new Records(this.source, this.options, this.selection, most);
+  }
+
+  async page(options: PageOptions = {}): Promise<Page<T>> {
+    return this.source(this.selection, { ...this.options, ...options }) as Promise<Page<T>>;
+  }
+
+  /** All pages, each of which is read when the one before has been handled. */
+  async *pages(size = pageSize): AsyncGenerator<Page<T>, void, undefined> {
+    let cursor: string | undefined;
+    for (let left = this.most; left > 0;) {
+      const page = await this.page({ cursor, limit: Math.min(size, left) });
+      yield page;
+      left -= page.records.length;
+      cursor = page.next_cursor;
+      if (cursor === undefined) return;
+    }
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
+    for await (const { records } of this.pages()) yield* records;
+  }
+
+  /** All of them. What may be more than fits into memory is better read by `for await`. */
+  async toArray(): Promise<T[]> {
+    const all: T[] = [];
+    for await (const { records } of this.pages()) all.push(...records);
+    return all;
+  }
+
+  async first(): Promise<T | undefined> {
+    return (await this.page({ limit: 1 })).records[0];
+  }
+
+  /** How many there are, whatever `limit` says. */
+  async count(): Promise<number> {
+    return (await this.page({ limit: 1, count: true })).total!;
+  }
+}
+
+/** The parameters of a page, as all public reads take them. */
+export const pageParameters = ({ sort, select }: Selection, { cursor, limit, count = false }: PageOptions) => ({
+  sort: sort.length === 0 ? undefined : sort.join(','),
+  select: select?.join(','),
+  cursor,
+  limit,
+  count: count ? 'exact' : 'none',
+});
