@@ -1,6 +1,7 @@
 import path from 'node:path';
 import { build } from '../build.mjs';
 import { installWhenNeeded } from '../install.mjs';
+import { installAllNodes } from '../node.mjs';
 import { generateTypes } from '../types.mjs';
 import { askGit, findChanges } from './changes.mjs';
 import { boundHistory, historyVariable } from './history.mjs';
@@ -12,13 +13,15 @@ import { step } from './run.mjs';
 const root = path.dirname(path.dirname(import.meta.dirname));
 
 /**
- * Installs Kafka, MinIO, nginx, Chromium, the Python tools, those for charts and the release before. If a tool of the
- * machine is missing, the suites that need them are skipped, or fail with REQUIRE_STACK=1.
+ * Installs Kafka, MinIO, nginx, Chromium, the Python tools, those for charts, the release before, and the releases of
+ * Node that the client library is for. If a tool of the machine is missing, the suites that need them are skipped, or
+ * fail with REQUIRE_STACK=1.
  * @param {{ cluster: boolean }} options `cluster` adds what a cluster needs, which its tests otherwise install
  * themselves
  */
 async function installStack(options) {
   const { installParts } = await import('@granary/stack/install');
+  await installAllNodes();
   const missing = Object.entries(await installParts(console.log, options));
   if (missing.length === 0) return;
   if (process.env.REQUIRE_STACK === '1') throw new Error(missing.map(([, reason]) => reason).join('\n'));

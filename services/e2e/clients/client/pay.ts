@@ -1,15 +1,17 @@
 import { readFileSync } from 'node:fs';
 import { granary, GranaryError } from '@granary/client';
 import { x402Payments } from '@granary/client/payments';
-import { registerExactEvmScheme } from '@x402/evm/exact/client';
+import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { x402Client, x402HTTPClient } from '@x402/fetch';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import type { Target } from './checks.js';
 
 /** Writes to a collection where that has a price: without a payment, with too small a purse, and with one that does. */
 const { price, ...target } = JSON.parse(readFileSync(0, 'utf8')) as Target & { price: number };
-const client = new x402Client();
-registerExactEvmScheme(client, { signer: privateKeyToAccount(generatePrivateKey()) });
+const signer = privateKeyToAccount(generatePrivateKey());
+const schemes = [{ network: 'eip155:*', client: new ExactEvmScheme(signer) }] as const;
+// The token of the simulated network is not one that the client knows.
+const client = x402Client.fromConfig({ schemes: [...schemes], spendControls: false });
 const payer = new x402HTTPClient(client);
 
 let calls = 0;
