@@ -31,7 +31,8 @@ test.each(partsOf('client calls', calls))(
     const task = { targets, seed, calls: cases };
     const { statuses } = await client.run<{ statuses: Record<string, number> }>('generated-calls', task);
     expect(Object.values(statuses).reduce((sum, count) => sum + count, 0)).toBe(cases);
-    expect(statuses).toMatchObject({ 200: expect.any(Number), 404: expect.any(Number), 412: expect.any(Number) });
+    // Some documents were missing, and some versions were not the present ones.
+    for (const status of ['200', '404', '412']) expect(statuses[status]).toBeGreaterThan(0);
   },
   sizedLimitMs(limitMs(120_000)),
 );
