@@ -94,11 +94,17 @@ const longestPollMs = 2_000;
 export function granary<Types extends AppTypes = AnyApp>(options: GranaryOptions): App<Types> {
   const { agentKey, userKey, headers = {} } = options;
   const url = new URL(options.url).href.replace(/\/+$/, '');
-  const keys = { ...(agentKey && { 'X-Agent-Key': agentKey }), ...(userKey && { 'X-User-Key': userKey }) };
+  if ([agentKey, userKey, options.pay].filter((way) => way !== undefined).length > 1) {
+    throw new TypeError('agentKey, userKey and pay are three ways to pay: a call has one of them');
+  }
+  const payingHeaders: Record<string, string> = {};
+  if (agentKey !== undefined) payingHeaders['X-Agent-Key'] = agentKey;
+  if (userKey !== undefined) payingHeaders['X-User-Key'] = userKey;
   const transport = new Transport({
     url,
     key: options.key,
-    headers: { ...headers, ...keys },
+    headers,
+    payingHeaders,
     // Browsers want it called without an object.
     fetch: options.fetch ?? ((input, init) => fetch(input, init)),
     timeoutMs: options.timeoutMs ?? defaults.timeoutMs,

@@ -1,6 +1,7 @@
+import { checkedFilter } from './documents/filter.ts';
 import { pageParameters, Records, type Page } from './documents/records.ts';
 import { publicParameters } from './documents/public-filter.ts';
-import { hasCode } from './errors.ts';
+import { GranaryError, hasCode } from './errors.ts';
 import { ChangeFeed, type ChangesOptions } from './feed/changes.ts';
 import { Live, type FollowOptions } from './feed/live.ts';
 import type { ByteSource } from './files/bytes-source.ts';
@@ -37,6 +38,8 @@ export interface StoredBatch {
 export interface FindOptions extends CallOptions {
   /** All versions of each document. */
   history?: boolean | undefined;
+  /** Also those that are deleted softly, with `deleted: true`. */
+  deleted?: 'include' | undefined;
 }
 
 /** What a schema, access or prices may be set to; `/docs` describes each member. */
@@ -115,12 +118,16 @@ export class Collection<D extends object> {
     return { ids: results.map(({ id }) => id), height: results[0]?.celestia_height ?? 0, ticket_id };
   }
 
-  /** The documents that meet a filter, all of them without one. Without a key these are public reads. */
-  find(filter: Filter<D> = {}, { history = false, ...options }: FindOptions = {}): Records<Stored<D>> {
+  /**
+   * The documents that meet a filter, all of them without one. Those that are deleted softly are left out. Without a
+   * key these are public reads.
+   */
+  find(filter: Filter<D> = {}, { history = false, deleted, ...options }: FindOptions = {}): Records<Stored<D>> {
     const { context } = this;
     if (context.isPublic) {
       return new Records((selection, { signal, timeoutMs, ...page }) => {
-        const query = { ...publicParameters(filter), ...pageParameters(selection, page) };
+        if (history || deleted) throw onlyWithKey(history ? 'history' : 'deleted');
+        const query = { ...publicParameters(checkedFilter(filter)), ...pageParameters(selection, page) };
         return context.transport.json<Page<unknown>>({
           method: 'GET',
           path: this.path('data'),
@@ -131,16 +138,9 @@ export class Collection<D extends object> {
       }, options);
     }
     return new Records(({ sort, select }, { cursor, limit, count, signal, timeoutMs }) => {
-      const json = {
-        root: this.root,
-        find: filter,
-        sort,
-        select,
-        cursor,
-        limit,
-        count: count ? 'exact' : 'none',
-        include_history: history,
-      };
+      const find = history || deleted ? checkedFilter(filter) : present(checkedFilter(filter));
+      const page = { sort, select, cursor, limit, count: count ? 'exact' : 'none' };
+      const json = { root: this.root, find, ...page, include_history: history };
       return context.transport.json<Page<unknown>>({
         method: 'POST',
         path: '/list',
@@ -213,6 +213,15 @@ export class Collection<D extends object> {
     return appPath(this.context, 'collections', this.name, ...segments);
   }
 }
+
+/** An empty filter cannot be a part of another one. */
+const present = (filter: object): object => {
+  const deleted = { deleted: { isNot: true } };
+  return Object.keys(filter).length === 0 ? deleted : { and: [filter, deleted] };
+};
+
+const onlyWithKey = (option: string): GranaryError =>
+  new GranaryError(`A read without a key does not take \`${option}\``, { code: 'NOT_SUPPORTED' });
 
 const matching = (version: number | undefined): Record<string, string | undefined> => ({
   'If-Match': version === undefined ? undefined : `"${version}"`,

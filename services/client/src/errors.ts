@@ -154,5 +154,6 @@ export const isPassing = (error: unknown): error is GranaryError =>
   (error.code === 'NETWORK_ERROR' ||
     error.code === 'TIMEOUT' ||
     error.code === 'REQUEST_IN_PROGRESS' ||
+    error.code === 'PAYMENT_PENDING' ||
     error.code === 'REQUEST_TIMEOUT' ||
     passingStatuses.includes(error.status));

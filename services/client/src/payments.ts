@@ -1,4 +1,4 @@
-import { GranaryError } from './errors.ts';
+import { GranaryError, type PaymentOffer } from './errors.ts';
 import type { Payer } from './http/transport.ts';
 
 /** What is used of an `x402HTTPClient` of `@x402/fetch`. */
@@ -18,10 +18,12 @@ export function x402Payments<Required, Payload>(
 ): Payer {
   if (!Number.isSafeInteger(maxUtia) || maxUtia < 0) throw new TypeError('maxUtia is a number of utia');
   return async ({ headers, body }) => {
-    const price = (body as { details?: { amount_utia?: unknown } } | undefined)?.details?.amount_utia;
+    const asked = body as { details?: { amount_utia?: unknown }; accepts?: PaymentOffer[] } | undefined;
+    const price = asked?.details?.amount_utia;
     if (typeof price !== 'number' || price > maxUtia) {
       const message = `The call costs ${String(price)} utia, and at most ${maxUtia} may be paid`;
-      throw new GranaryError(message, { code: 'PAYMENT_REQUIRED', status: 402, details: { amount_utia: price } });
+      const details = { amount_utia: price };
+      throw new GranaryError(message, { code: 'PAYMENT_REQUIRED', status: 402, details, offers: asked?.accepts ?? [] });
     }
     const required = client.getPaymentRequiredResponse((name) => headers.get(name), body);
     return client.encodePaymentSignatureHeader(await client.createPaymentPayload(required));

@@ -1,4 +1,5 @@
 import type { Definition } from './collection.ts';
+import { checkedFilter } from './documents/filter.ts';
 import { pageParameters, Records, type Page } from './documents/records.ts';
 import { ChangeFeed, type ChangesOptions } from './feed/changes.ts';
 import { Live, type FollowOptions } from './feed/live.ts';
@@ -30,7 +31,7 @@ export class View<R extends object, V extends object> {
   rows(variables: Partial<V> = {}, { find, ...options }: CallOptions & { find?: Filter<R> } = {}): Records<R> {
     const path = `/api/views/${pathSegment(this.context.appId)}/${pathSegment(this.name)}/data`;
     return new Records((selection, { signal, timeoutMs, ...page }) => {
-      const filter = find && JSON.stringify(find);
+      const filter = find && JSON.stringify(checkedFilter(find));
       const query = { ...valuesOf(variables), ...pageParameters(selection, page), filter };
       return this.context.transport.json<Page<unknown>>({ method: 'GET', path, query, signal, timeoutMs });
     }, options);
@@ -85,13 +86,24 @@ export class PredefinedQuery<R extends object, P extends object> {
     this.name = name;
   }
 
-  /** Its records for these parameters; of the newest version of the query if nothing else is said. */
-  rows(parameters: Partial<P> = {}, { version, ...options }: CallOptions & { version?: string } = {}): Records<R> {
+  /**
+   * Its records for these parameters; of the newest version of the query if nothing else is said. Their order, their
+   * fields and their number are those of the query.
+   */
+  rows(
+    parameters: Partial<P> = {},
+    { version, ...options }: CallOptions & { version?: string } = {},
+  ): Omit<Records<R>, 'sort' | 'select'> {
     const path = `/api/queries/${pathSegment(this.context.appId)}/${pathSegment(this.name)}/data`;
-    return new Records((_, { cursor, limit, count, signal, timeoutMs }) => {
-      const query = { ...valuesOf(parameters), version, cursor, limit, count: count ? 'exact' : 'none' };
-      return this.context.transport.json<Page<unknown>>({ method: 'GET', path, query, signal, timeoutMs });
-    }, options);
+    return new Records(
+      (_, { cursor, limit, count, signal, timeoutMs }) => {
+        const page = { version, cursor, count: count ? 'exact' : 'none' };
+        // A parameter of the query may have that name.
+        const query = { ...valuesOf(parameters), ...page, ...(limit !== undefined && { limit }) };
+        return this.context.transport.json<Page<unknown>>({ method: 'GET', path, query, signal, timeoutMs });
+      },
+      { ...options, hasOwnPageSize: true },
+    );
   }
 
   async create(definition: Definition, options: WriteOptions = {}): Promise<Definition> {

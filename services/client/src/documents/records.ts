@@ -1,3 +1,4 @@
+import { hasCode } from '../errors.ts';
 import type { CallOptions } from '../http/transport.ts';
 import type { Field, SortField } from '../types.ts';
 
@@ -32,6 +33,11 @@ export type PageSource<T> = (selection: Selection, page: PageOptions) => Promise
 
 const pageSize = 500;
 
+export interface RecordsOptions extends CallOptions {
+  /** The source has a page size of its own, and takes no other. */
+  hasOwnPageSize?: boolean;
+}
+
 /**
  * Records to be read: all of them by `for await`, page by page, or the first. Nothing is read before that. `sort`,
  * `select` and `limit` answer records with that set and leave these as they are.
@@ -40,11 +46,11 @@ export class Records<T> implements AsyncIterable<T> {
   private readonly source: PageSource<unknown>;
   private readonly selection: Selection;
   private readonly most: number;
-  private readonly options: CallOptions;
+  private readonly options: RecordsOptions;
 
   constructor(
     source: PageSource<unknown>,
-    options: CallOptions = {},
+    options: RecordsOptions = {},
     selection: Selection = { sort: [], select: undefined },
     most = Infinity,
   ) {
@@ -70,19 +76,36 @@ export class Records<T> implements AsyncIterable<T> {
   }
 
   async page(options: PageOptions = {}): Promise<Page<T>> {
-    return this.source(this.selection, { ...this.options, ...options }) as Promise<Page<T>>;
+    const { signal, timeoutMs } = this.options;
+    const limit = this.most < (options.limit ?? Infinity) ? this.most : options.limit;
+    return this.source(this.selection, { signal, timeoutMs, ...options, limit }) as Promise<Page<T>>;
   }
 
   /** All pages, each of which is read when the one before has been handled. */
   async *pages(size = pageSize): AsyncGenerator<Page<T>, void, undefined> {
     let cursor: string | undefined;
+    let present = size;
     for (let left = this.most; left > 0;) {
-      const page = await this.page({ cursor, limit: Math.min(size, left) });
+      let page: Page<T>;
+      try {
+        page = (await this.source(this.selection, this.pageOptions(cursor, Math.min(present, left)))) as Page<T>;
+      } catch (error) {
+        // The documents are so large that fewer of them fit into an answer.
+        if (!hasCode(error, 'RESULT_TOO_LARGE') || this.options.hasOwnPageSize || present === 1) throw error;
+        present = Math.ceil(present / 2);
+        continue;
+      }
+      if (page.records.length > left) page = { ...page, records: page.records.slice(0, left) };
       yield page;
       left -= page.records.length;
       cursor = page.next_cursor;
       if (cursor === undefined) return;
     }
+  }
+
+  private pageOptions(cursor: string | undefined, limit: number): PageOptions {
+    const { signal, timeoutMs, hasOwnPageSize } = this.options;
+    return { signal, timeoutMs, cursor, limit: hasOwnPageSize ? undefined : limit };
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
@@ -97,12 +120,13 @@ export class Records<T> implements AsyncIterable<T> {
   }
 
   async first(): Promise<T | undefined> {
-    return (await this.page({ limit: 1 })).records[0];
+    return ((await this.source(this.selection, this.pageOptions(undefined, 1))) as Page<T>).records[0];
   }
 
   /** How many there are, whatever `limit` says. */
   async count(): Promise<number> {
-    return (await this.page({ limit: 1, count: true })).total!;
+    const options = { ...this.pageOptions(undefined, 1), count: true };
+    return (await this.source(this.selection, options)).total!;
   }
 }
 

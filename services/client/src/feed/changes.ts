@@ -1,8 +1,9 @@
+import { checkedFilter } from '../documents/filter.ts';
 import { GranaryError, hasCode, isPassing, type ErrorCode } from '../errors.ts';
 import { appPath, features, type AppContext } from '../http/app-context.ts';
 import { readLines } from '../http/lines.ts';
 import { valueOf, type Call, type Secret } from '../http/transport.ts';
-import { backoffMs, sleep } from '../http/waiting.ts';
+import { backoffMs, raced, sleep } from '../http/waiting.ts';
 import type { Field, Filter } from '../types.ts';
 import type { ChangeEvent, End, Notice, Ready } from './events.ts';
 
@@ -52,12 +53,20 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
   private readonly context: AppContext;
   private readonly options: AppChangesOptions<D>;
   private since: string | number;
-  private wasOpen = false;
+  private wasOpen: boolean;
+  /** Whether the present connection has told anything. */
+  private isReady = false;
 
-  constructor(context: AppContext, options: AppChangesOptions<D> = {}) {
+  /** `wasOpen`: the service is known, so that a first connection that fails is tried again, too. */
+  constructor(context: AppContext, options: AppChangesOptions<D> = {}, wasOpen = false) {
+    const { subscriptions, token, find, collection, view, mode, since = 'now' } = options;
+    if (subscriptions && [token, find, collection, view, mode].some((option) => option !== undefined)) {
+      throw new TypeError('subscriptions say all by themselves: what they are of, their filters and modes');
+    }
     this.context = context;
     this.options = options;
-    this.since = options.since ?? 'now';
+    this.since = since;
+    this.wasOpen = wasOpen;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<ChangeEvent<D>, void, undefined> {
@@ -80,8 +89,9 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
             yield { event: 'reset', code: error.code, message: error.message };
           }
           // A service that was never reached may have another address.
-          if (!isPassing(error) || !this.wasOpen || signal?.aborted) throw error;
-          waitMs = backoffMs(failures, error.retryAfterMs);
+          const mayPass = this.wasOpen && (isPassing(error) || this.isExpired(error));
+          if (!mayPass || signal?.aborted) throw error;
+          waitMs = backoffMs(failures, (error as GranaryError).retryAfterMs);
         }
         failures += 1;
         this.status = 'waiting';
@@ -92,10 +102,19 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
     }
   }
 
+  /** Whether the secret of a connection has come to its end, and there may be a new one. */
+  private isExpired(error: unknown): boolean {
+    const secret = this.options.token ?? this.context.transport.settings.key;
+    return this.isReady && typeof secret === 'function' && hasCode(error, 'UNAUTHENTICATED');
+  }
+
   /** The events of one connection. Returns how it has ended. */
   private async *connection(onEvent: () => void): AsyncGenerator<ChangeEvent<D> | Notice, End, undefined> {
     const { transport } = this.context;
+    this.isReady = false;
     const answer = await transport.open(await this.call());
+    // Events of one change, of which only the last has a cursor: a connection that ends between them tells all again.
+    let pending: Array<ChangeEvent<D>> = [];
     for await (const line of readLines(answer, idleMs, this.options.signal)) {
       if (line === '') continue;
       onEvent();
@@ -106,11 +125,18 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
       }
       if (event.event === 'ready') {
         this.status = 'open';
-        this.wasOpen = true;
+        this.wasOpen = this.isReady = true;
         // Of what is committed from here on nothing may be missed, should the connection end before there is a cursor.
         if (this.since === 'now' && !this.context.isPublic && !this.options.token) this.since = event.head;
         continue;
       }
+      const isPart = (event.event === 'put' || event.event === 'remove') && event.cursor === undefined;
+      if (isPart) {
+        pending.push(event);
+        continue;
+      }
+      yield* pending;
+      pending = [];
       yield event;
       if (event.cursor !== undefined) this.since = this.cursor = event.cursor;
     }
@@ -135,11 +161,11 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
       since,
       collection: typeof collection === 'string' ? collection : collection?.join(','),
       view,
-      find: find && JSON.stringify(find),
+      find: find && JSON.stringify(checkedFilter(find)),
       select: select?.join(','),
       mode,
       documents,
-      token: token && (await valueOf(token)),
+      token: token && (await raced(valueOf(token), signal)),
     };
     return { ...common, method: 'GET', query };
   }

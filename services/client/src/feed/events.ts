@@ -47,7 +47,8 @@ export interface Reset {
 export interface Progress {
   event: 'progress';
   cursor: string;
-  height?: number;
+  /** The last commit of the app. */
+  head: number;
 }
 
 /** Definitions of the app may have changed. */

@@ -1,6 +1,7 @@
-import { GranaryError, hasCode } from '../errors.ts';
+import { GranaryError, hasCode, isPassing } from '../errors.ts';
 import { Export } from '../files/export.ts';
 import { appPath, features, type AppContext } from '../http/app-context.ts';
+import { backoffMs, sleep } from '../http/waiting.ts';
 import type { Field, Filter } from '../types.ts';
 import { ChangeFeed, type ChangesOptions } from './changes.ts';
 import type { ChangeEvent, Put, Remove } from './events.ts';
@@ -25,6 +26,8 @@ interface RowPage<D> {
 }
 
 const rowsOfPage = 1_000;
+/** A view that is built again and again is not read more often than that. */
+const reloadDelayMs = 1_000;
 
 /**
  * The documents of a collection, or the rows of a live view, by their ids: a map that stays right. It is read once, at
@@ -59,7 +62,8 @@ export class Live<D> implements ReadonlyMap<string, D> {
     this.context = context;
     this.source = source;
     this.options = options;
-    options.signal?.addEventListener('abort', () => this.close(), { once: true });
+    if (options.signal?.aborted) this.close();
+    options.signal?.addEventListener('abort', this.onAbort, { once: true });
     let onReady!: () => void;
     const loaded = new Promise<void>((resolve) => (onReady = resolve));
     this.ended = this.run(onReady);
@@ -79,22 +83,34 @@ export class Live<D> implements ReadonlyMap<string, D> {
     this.controller.abort();
   }
 
+  private readonly onAbort = (): void => this.close();
+
   private async run(onReady: () => void): Promise<void> {
     const { signal } = this.controller;
+    let wasReady = false;
     try {
-      for (;;) {
+      for (let failures = 0; ; failures += 1) {
+        try {
+          const since = 'view' in this.source ? await this.loadRows() : await this.loadDocuments();
+          this.isLoading = false;
+          wasReady = true;
+          onReady();
+          this.tell();
+          failures = 0;
+          await this.follow(since);
+        } catch (error) {
+          // A view was built anew while it was read; or the service is away, which it was not at first.
+          if (!hasCode(error, 'CURSOR_GONE') && !(wasReady && isPassing(error))) throw error;
+        }
         this.isLoading = true;
         this.open = [];
-        const since = 'view' in this.source ? await this.loadRows() : await this.loadDocuments();
-        this.isLoading = false;
-        onReady();
-        this.tell();
-        await this.follow(since);
+        await sleep(Math.max(reloadDelayMs, backoffMs(failures, undefined)), signal);
       }
     } catch (error) {
       if (!signal.aborted) throw error;
     } finally {
       this.isClosed = true;
+      this.options.signal?.removeEventListener('abort', this.onAbort);
       this.controller.abort();
     }
   }
@@ -157,23 +173,19 @@ export class Live<D> implements ReadonlyMap<string, D> {
     const common: ChangesOptions<D> = { since, signal: this.controller.signal };
     if (find) common.find = find;
     if (select) common.select = select;
-    this.feed = new ChangeFeed<D>(this.context, { ...common, ...this.source });
-    try {
-      for await (const event of this.feed.withNotices()) {
-        if (event.event === 'reset') return;
-        if (event.event === 'catalog') continue;
-        if (event.event !== 'progress') this.open.push(event);
-        if (event.event === 'progress' || event.last) this.commit();
-      }
-    } catch (error) {
-      if (!hasCode(error, 'CURSOR_GONE')) throw error;
+    this.feed = new ChangeFeed<D>(this.context, { ...common, ...this.source }, true);
+    for await (const event of this.feed.withNotices()) {
+      if (event.event === 'reset') return;
+      if (event.event === 'catalog') continue;
+      if (event.event !== 'progress') this.open.push(event);
+      if (event.event === 'progress' || event.last) this.commit();
     }
   }
 
   /** Applies the changes of a commit at once. */
   private commit(): void {
     const changes = this.open;
-    if (changes.length === 0) return;
+    if (changes.length === 0 || this.controller.signal.aborted) return;
     this.open = [];
     for (const change of changes) apply(this.documents, change);
     this.height = changes.at(-1)!.height;
@@ -181,7 +193,16 @@ export class Live<D> implements ReadonlyMap<string, D> {
   }
 
   private tell(): void {
-    for (const listener of this.listeners) listener();
+    for (const listener of this.listeners) {
+      try {
+        listener();
+      } catch (error) {
+        // It is an error of the program, and must not end the map.
+        setTimeout(() => {
+          throw error;
+        });
+      }
+    }
   }
 
   get size(): number {

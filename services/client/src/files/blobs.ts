@@ -59,15 +59,16 @@ export class Blobs {
 
   /** The answer with the file, whose body is still to be read: `await (await download(id)).blob()`. */
   async download(blobId: string, { start, end, ...options }: DownloadOptions = {}): Promise<Response> {
-    const { signal } = options;
     const range = start === undefined && end === undefined ? undefined : `bytes=${start ?? 0}-${end ? end - 1 : ''}`;
-    const { response, controller } = await this.context.transport.open({
+    const { response } = await this.context.transport.open({
       ...options,
       method: 'GET',
       path: this.path(blobId),
       headers: { Range: range },
+      // The file may be with an object store.
+      mayRedirect: true,
+      isWithoutPayment: true,
     });
-    signal?.addEventListener('abort', () => controller.abort(signal.reason), { once: true });
     return response;
   }
 

@@ -7,13 +7,37 @@ export type ByteSource =
 
 const encoder = new TextEncoder();
 
+/** A source is read, and small pieces of one are joined, to pieces of about this size. */
+const pieceBytes = 256 * 1_024;
+
 /** The pieces of a source, one after the other. */
 export async function* piecesOf(source: ByteSource): AsyncGenerator<Uint8Array, void, undefined> {
-  if (source instanceof Blob) yield* piecesOf(source.stream());
-  else if (typeof source === 'string') yield encoder.encode(source);
-  else if (source instanceof Uint8Array) yield source;
+  if (source instanceof Blob) yield* chunksOf(source.stream());
+  else if (typeof source === 'string') yield* partsOf(encoder.encode(source));
+  else if (source instanceof Uint8Array) yield* partsOf(source);
   else if (source instanceof ReadableStream) yield* chunksOf(source);
-  else for await (const piece of source) yield bytesOf(piece);
+  else yield* joined(source);
+}
+
+function* partsOf(bytes: Uint8Array): Generator<Uint8Array, void, undefined> {
+  for (let start = 0; start < bytes.byteLength; start += pieceBytes) yield bytes.subarray(start, start + pieceBytes);
+}
+
+async function* joined(
+  pieces: Iterable<object | string> | AsyncIterable<object | string>,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  let text = '';
+  for await (const piece of pieces) {
+    if (piece instanceof Uint8Array) {
+      yield encoder.encode(text);
+      text = '';
+      yield* partsOf(piece);
+    } else text += typeof piece === 'string' ? piece : `${JSON.stringify(piece)}\n`;
+    if (text.length < pieceBytes) continue;
+    yield encoder.encode(text);
+    text = '';
+  }
+  yield encoder.encode(text);
 }
 
 /** Not every browser can iterate over a stream. */
@@ -28,11 +52,6 @@ async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uin
   } finally {
     await reader.cancel().catch(() => {});
   }
-}
-
-function bytesOf(piece: object | string): Uint8Array {
-  if (piece instanceof Uint8Array) return piece;
-  return encoder.encode(typeof piece === 'string' ? piece : `${JSON.stringify(piece)}\n`);
 }
 
 /** The size in bytes, where it is known before anything is read. */

@@ -1,3 +1,4 @@
+import { checkedFilter } from '../documents/filter.ts';
 import { GranaryError, isPassing } from '../errors.ts';
 import { appPath, features, type AppContext } from '../http/app-context.ts';
 import { readLines } from '../http/lines.ts';
@@ -34,12 +35,12 @@ export interface ExportedFile {
   stream: ReadableStream<Uint8Array>;
 }
 
-/** An export that brings nothing for so long is taken up again elsewhere: an old height may be searched for long. */
-const idleMs = 120_000;
+/** A filter that few documents meet may be silent for long. */
+const idleMs = 900_000;
 const attemptsInVain = 6;
 
 const parametersOf = (options: ExportOptions<never>): Query => ({
-  find: options.find && JSON.stringify(options.find),
+  find: options.find && JSON.stringify(checkedFilter(options.find as object)),
   select: options.select?.join(','),
   at: options.height,
   after: options.after,
@@ -71,6 +72,7 @@ export class Export<D> implements AsyncIterable<D> {
     for (let inVain = 0; ;) {
       try {
         for await (const line of this.lines(after)) {
+          if (line === '') continue;
           const document = this.context.transport.settings.parse(line) as D & { id?: string };
           after = document.id!;
           inVain = 0;
@@ -108,7 +110,7 @@ export async function exportFile<D>(
   collection: string,
   options: ExportFileOptions<D>,
 ): Promise<ExportedFile> {
-  const { response, controller } = await context.transport.open({
+  const { response } = await context.transport.open({
     ...options,
     method: 'GET',
     path: appPath(context, 'collections', collection, 'export'),
@@ -121,7 +123,6 @@ export async function exportFile<D>(
     },
     feature: features.export,
   });
-  options.signal?.addEventListener('abort', () => controller.abort(options.signal!.reason), { once: true });
   const { headers } = response;
   return {
     height: heightOf(response),

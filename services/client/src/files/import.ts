@@ -1,7 +1,7 @@
 import { GranaryError, hasCode, isPassing, type ErrorCode } from '../errors.ts';
 import { appPath, features, type AppContext } from '../http/app-context.ts';
 import type { CallOptions } from '../http/transport.ts';
-import { backoffMs, sleep } from '../http/waiting.ts';
+import { backoffMs, raced, sleep } from '../http/waiting.ts';
 import { piecesOf, sizeOf, type ByteSource } from './bytes-source.ts';
 
 export interface ImportOptions extends CallOptions {
@@ -133,7 +133,8 @@ class ImportedFile {
         this.options.onProgress?.(this.report);
       }
     } finally {
-      await this.pieces.return();
+      // A source that is waited for answers to that only once it has come.
+      void this.pieces.return().catch(() => {});
     }
     return ended(this.report);
   }
@@ -149,9 +150,9 @@ class ImportedFile {
     for (;;) {
       this.dropStored();
       if (this.isRead || this.windowBytes >= partBytes) break;
-      const { done, value } = await this.pieces.next();
+      const { done, value } = await raced(this.pieces.next(), this.options.signal);
       if (done) this.isRead = true;
-      else this.window.push(value);
+      else if (value.byteLength > 0) this.window.push(value);
       this.windowBytes += value?.byteLength ?? 0;
     }
     if (this.start === this.report.offset) return;

@@ -9,8 +9,13 @@ export type ProgressListener = (sentBytes: number) => void;
  */
 export function fetchWithProgress(plain: typeof fetch, onProgress: ProgressListener): typeof fetch {
   if (typeof XMLHttpRequest !== 'undefined') return (url, init) => sendByXhr(url as string, init!, onProgress);
-  return (url, init) => {
+  return async (url, init) => {
     const body = init!.body as Blob;
+    if (!takesStreams()) {
+      const response = await plain(url, init);
+      onProgress(body.size);
+      return response;
+    }
     let sent = 0;
     const counter = new TransformStream<Uint8Array, Uint8Array>({
       transform(chunk, controller) {
@@ -23,6 +28,20 @@ export function fetchWithProgress(plain: typeof fetch, onProgress: ProgressListe
     const streamed = { ...init, headers, body: body.stream().pipeThrough(counter), duplex: 'half' };
     return plain(url, streamed);
   };
+}
+
+/** An engine that does not know streams as bodies makes a text of them, and takes no `duplex`. */
+function takesStreams(): boolean {
+  let isAsked = false;
+  const init = {
+    method: 'POST',
+    body: new ReadableStream(),
+    get duplex() {
+      isAsked = true;
+      return 'half';
+    },
+  };
+  return !new Request('http://localhost', init).headers.has('Content-Type') && isAsked;
 }
 
 function sendByXhr(url: string, { method, headers, body, signal }: RequestInit, onProgress: ProgressListener) {
@@ -38,6 +57,7 @@ function sendByXhr(url: string, { method, headers, body, signal }: RequestInit, 
       resolve(new Response(request.response as Blob, init));
     };
     request.onerror = () => reject(new GranaryError('The upload broke off', { code: 'NETWORK_ERROR' }));
+    if (signal?.aborted) return reject(signal.reason as Error);
     const abort = () => {
       request.abort();
       reject(signal!.reason as Error);

@@ -2,9 +2,9 @@ import { GranaryError } from '../errors.ts';
 import type { OpenAnswer } from './transport.ts';
 
 /**
- * The whole lines of an answer, without their ends; also empty ones. A last line without an end is one where the answer
- * is whole. Throws GranaryError with NETWORK_ERROR where the connection breaks off or brings nothing for `idleMs`, and
- * the reason of the signal. The connection is closed when the reader leaves.
+ * The lines of an answer, without their ends; also empty ones. Throws GranaryError with NETWORK_ERROR where the
+ * connection breaks off, also within the last line, or brings nothing for `idleMs`, and the reason of the signal, which
+ * is that of the call. The connection is closed when the reader leaves.
  */
 export async function* readLines(
   { response, controller }: OpenAnswer,
@@ -14,11 +14,8 @@ export async function* readLines(
   if (!response.body) return;
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
-  const onAbort = () => controller.abort(signal!.reason);
-  signal?.addEventListener('abort', onAbort, { once: true });
   let rest = '';
   try {
-    signal?.throwIfAborted();
     for (;;) {
       const { done, value } = await readInTime(reader, idleMs, controller);
       const lines = (rest + decoder.decode(value, { stream: !done })).split('\n');
@@ -26,12 +23,12 @@ export async function* readLines(
       yield* lines;
       if (done) break;
     }
-    if (rest !== '') yield rest;
+    // Not every browser tells that an answer was cut off.
+    if (rest !== '') throw brokenOff('within a line');
   } catch (error) {
     signal?.throwIfAborted();
     throw error instanceof GranaryError ? error : brokenOff(error);
   } finally {
-    signal?.removeEventListener('abort', onAbort);
     controller.abort();
   }
 }

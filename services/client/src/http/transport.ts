@@ -1,6 +1,6 @@
 import { GranaryError, isPassing } from '../errors.ts';
 import { errorOf, type Feature } from './answers.ts';
-import { backoffMs, sleep } from './waiting.ts';
+import { backoffMs, raced, sleep } from './waiting.ts';
 
 /** A secret, or what fetches the present one: it is called for each request. */
 export type Secret = string | (() => string | Promise<string>);
@@ -12,6 +12,8 @@ export interface TransportSettings {
   url: string;
   key: Secret | undefined;
   headers: Record<string, string>;
+  /** Keys that pay for what has a price. */
+  payingHeaders: Record<string, string>;
   fetch: typeof fetch;
   timeoutMs: number;
   retries: number;
@@ -47,8 +49,11 @@ export interface Call extends WriteOptions {
   json?: unknown;
   /** A body for each attempt; undefined where there can be no other attempt. */
   body?: (() => BodyInit) | undefined;
-  /** The body can be had once only. */
+  /** It is made once, whatever comes of it. */
   isOnce?: boolean;
+  /** The answer may lead to another host, which has no business with the keys that pay. */
+  mayRedirect?: boolean;
+  isWithoutPayment?: boolean;
   /** A POST that changes nothing. */
   isRead?: boolean;
   feature?: Feature | undefined;
@@ -59,6 +64,10 @@ export interface OpenAnswer {
   response: Response;
   controller: AbortController;
 }
+
+/** The time that a payment has to be confirmed, which the service waits for. */
+const confirmationMs = 90_000;
+const pendingDelayMs = 2_000;
 
 /** Sends requests, again where that is safe, with keys and payments, and makes errors of answers that refuse. */
 export class Transport {
@@ -84,13 +93,10 @@ export class Transport {
     return this.repeat(call, async (attempt) => {
       const { response } = await attempt;
       const { headers, status } = response;
-      return { body: this.parsed(await response.text(), status) as T, headers, status };
+      const body = this.parsed(await response.text(), status) as T;
+      if (status === 202 && isUnconfirmed(body)) throw unconfirmed(body);
+      return { body, headers, status };
     });
-  }
-
-  /** The text of an answer. */
-  text(call: Call): Promise<string> {
-    return this.repeat(call, async (attempt) => (await attempt).response.text());
   }
 
   /** An answer whose body is still to be read, for as long as that takes. */
@@ -108,17 +114,16 @@ export class Transport {
 
   private async repeat<T>(call: Call, read: (attempt: Promise<OpenAnswer>) => Promise<T>): Promise<T> {
     const { signal, timeoutMs = this.settings.timeoutMs } = call;
-    const isRead = call.isRead === true || call.method === 'GET' || call.method === 'HEAD';
-    const headers: Record<string, string> = isRead ? {} : { 'Idempotency-Key': call.idempotencyKey ?? newKey() };
-    const endsMs = performance.now() + timeoutMs;
+    const request = this.prepared(call);
+    let endsMs = performance.now() + timeoutMs;
     for (let failures = 0; ;) {
       const remainingMs = endsMs - performance.now();
       try {
-        return await this.within(call, remainingMs, (controller) => read(this.attempt(call, headers, controller)));
+        return await this.within(call, remainingMs, (controller) => read(this.attempt(request, controller)));
       } catch (error) {
-        const offer = !('X-PAYMENT' in headers || 'PAYMENT-SIGNATURE' in headers) && paymentAsked.get(error as object);
-        if (offer && this.settings.pay) {
-          Object.assign(headers, await this.settings.pay(offer));
+        if (await this.pay(request, error)) {
+          // A payment that was made is delivered, however long it took to make, and confirmed by a block.
+          endsMs = performance.now() + Math.max(timeoutMs, confirmationMs);
           continue;
         }
         if (!isPassing(error) || call.isOnce || failures >= this.settings.retries) throw error;
@@ -130,15 +135,24 @@ export class Transport {
     }
   }
 
+  /** Pays for a request that has to be paid for, once. Resolves to whether it was paid. */
+  private async pay(request: PreparedRequest, error: unknown): Promise<boolean> {
+    const asked = paymentAsked.get(error as object);
+    if (!asked || !this.settings.pay || request.isPaid) return false;
+    const headers = await raced(this.settings.pay(asked), request.call.signal);
+    for (const [name, value] of Object.entries(headers)) request.headers.set(name, value);
+    request.isPaid = true;
+    return true;
+  }
+
   /** Does the work; ends it when the time is over or the signal of the call says so. */
   private async within<T>(call: Call, ms: number, work: (controller: AbortController) => Promise<T>): Promise<T> {
     const { signal, method, path } = call;
     signal?.throwIfAborted();
     const controller = new AbortController();
-    const onAbort = () => controller.abort(signal!.reason);
-    signal?.addEventListener('abort', onAbort, { once: true });
     const late = new GranaryError(`There was no answer to ${method} ${path} in time`, { code: 'TIMEOUT' });
-    const timer = setTimeout(() => controller.abort(late), Math.max(0, ms));
+    // A timer of more than that would fire at once.
+    const timer = ms < 2 ** 31 ? setTimeout(() => controller.abort(late), Math.max(0, ms)) : undefined;
     try {
       return await work(controller);
     } catch (error) {
@@ -149,23 +163,44 @@ export class Transport {
       throw new GranaryError(message, { code: 'NETWORK_ERROR', cause: error });
     } finally {
       clearTimeout(timer);
-      // An answer that is still being read goes on: who reads it has the controller.
-      signal?.removeEventListener('abort', onAbort);
     }
   }
 
-  private async attempt(call: Call, more: Record<string, string>, controller: AbortController): Promise<OpenAnswer> {
-    const { settings } = this;
-    const headers = new Headers({ ...settings.headers, ...more });
-    if (settings.key !== undefined) headers.set('Authorization', `Bearer ${await valueOf(settings.key)}`);
+  /** The request of all attempts of a call. Throws a TypeError for what cannot be sent. */
+  private prepared(call: Call): PreparedRequest {
+    const headers = new Headers(this.settings.headers);
+    if (!call.isWithoutPayment) {
+      for (const [name, value] of Object.entries(this.settings.payingHeaders)) headers.set(name, value);
+    }
+    const isRead = call.isRead === true || call.method === 'GET' || call.method === 'HEAD';
+    // A read that is paid for is paid for again without one.
+    const mayPay = this.settings.pay !== undefined || Object.keys(this.settings.payingHeaders).length > 0;
+    if (!isRead || mayPay) headers.set('Idempotency-Key', call.idempotencyKey ?? newKey());
     if (call.json !== undefined) headers.set('Content-Type', 'application/json');
     for (const [name, value] of Object.entries(call.headers ?? {})) if (value !== undefined) headers.set(name, value);
-    const body = call.json === undefined ? call.body?.() : JSON.stringify(call.json);
-    const init: RequestInit & { duplex?: 'half' } = { method: call.method, headers, signal: controller.signal };
+    const text = call.json === undefined ? undefined : JSON.stringify(call.json);
+    return { call, url: urlOf(this.settings.url, call), headers, text, isPaid: false };
+  }
+
+  private async attempt(request: PreparedRequest, controller: AbortController): Promise<OpenAnswer> {
+    const { settings } = this;
+    const { call, url, text } = request;
+    const headers = new Headers(request.headers);
+    const signal = call.signal ? AbortSignal.any([controller.signal, call.signal]) : controller.signal;
+    // It goes to this service alone: `fetch` leaves it out where an answer leads elsewhere.
+    if (settings.key !== undefined)
+      headers.set('Authorization', `Bearer ${await raced(valueOf(settings.key), signal)}`);
+    const init: RequestInit = {
+      method: call.method,
+      headers,
+      signal,
+      redirect: call.mayRedirect ? 'follow' : 'manual',
+    };
+    const body = text ?? call.body?.();
     if (body !== undefined) init.body = body;
-    if (body instanceof ReadableStream) init.duplex = 'half';
-    const response = await settings.fetch(urlOf(settings.url, call), init);
+    const response = await settings.fetch(url, init);
     if (response.ok) return { response, controller };
+    if (response.type === 'opaqueredirect' || (response.status >= 300 && response.status < 400)) throw redirected(url);
     const copy = response.status === 402 ? response.clone() : undefined;
     const error = await errorOf(response, call.feature);
     if (copy) paymentAsked.set(error, { headers: copy.headers, body: await copy.json().catch(() => undefined) });
@@ -173,10 +208,36 @@ export class Transport {
   }
 }
 
+/** Whether the answer to a paid write says that no block has its payment yet, and nothing was done so far. */
+const isUnconfirmed = (body: unknown): body is Record<string, unknown> =>
+  (body as { status?: unknown } | undefined)?.status === 'PaymentConfirming';
+
+const unconfirmed = (details: Record<string, unknown>): GranaryError =>
+  new GranaryError('No block has the payment yet: the same call is answered once one has it', {
+    code: 'PAYMENT_PENDING',
+    status: 202,
+    details,
+    retryAfterMs: pendingDelayMs,
+  });
+
+interface PreparedRequest {
+  call: Call;
+  url: string;
+  headers: Headers;
+  /** The body where it is JSON. */
+  text: string | undefined;
+  isPaid: boolean;
+}
+
+/** A write that followed it would become a read, and keys would go to somebody else. */
+const redirected = (url: string): GranaryError =>
+  new GranaryError(`${url} leads to another address: that is the URL of the service`, { code: 'INVALID_ANSWER' });
+
 /** Answers 402 by the errors that were made of them. */
 const paymentAsked = new WeakMap<object, { headers: Headers; body: unknown }>();
 
-export const valueOf = async (secret: Secret): Promise<string> => (typeof secret === 'string' ? secret : secret());
+export const valueOf = async (secret: Secret): Promise<string> =>
+  typeof secret === 'string' ? secret : await secret();
 
 function urlOf(url: string, { path, query = {} }: Call): string {
   const parameters = new URLSearchParams();

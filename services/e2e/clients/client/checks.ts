@@ -115,6 +115,13 @@ export const checks: Record<string, (target: Target) => Promise<void>> = {
     equal([page.total, page.hints?.[0]?.field], [0, 'titel']);
     await books.put({ ...shelf[2]!, year: 1905 });
     equal(await books.find({ id: 'b3' }, { history: true }).count(), 2);
+    await books.delete('b3');
+    equal(await books.find({ id: 'b3' }).toArray(), []);
+    equal((await books.find({ id: 'b3' }, { deleted: 'include' }).first())?.title, 'Nostromo');
+    equal(await books.find().count(), 3);
+    // JSON would leave it out, and all documents would be found.
+    const unknown = { title: undefined } as object as { title: string };
+    await refused('VALIDATION_FAILED', () => books.find(unknown).toArray());
   },
 
   'many documents are read page by page': async (target) => {
@@ -141,6 +148,17 @@ export const checks: Record<string, (target: Target) => Promise<void>> = {
       ['b2', 'b3'],
     );
     equal(await everybody.find({ title: 'Emma', year: 1815 }).count(), 1);
+    equal(
+      (
+        await everybody
+          .find({ year: { between: [1_904, 1_922] } })
+          .sort('year')
+          .toArray()
+      ).length,
+      2,
+    );
+    equal((await everybody.find({ title: { between: { from: 'E', to: 'F, or so' } } }).first())?.id, 'b1');
+    equal(await everybody.find({ and: [{ year: null }] }).count(), 0);
     equal(
       (
         await everybody
@@ -174,13 +192,15 @@ export const checks: Record<string, (target: Target) => Promise<void>> = {
     const query = app.query('books_since');
     await query.create({
       source_collection: 'books',
-      base_query: { sort: ['year'] },
+      base_query: { sort: ['year'], limit: 2 },
       parameters: [{ name: 'year', field_path: 'year.$gte' }],
     });
-    equal(
-      (await query.rows({ year: 1904 }).toArray()).map(({ title }) => title),
-      ['Nostromo', 'Ulysses'],
-    );
+    const titles = (await query.rows({ year: 1800 }).toArray()).map(({ title }) => title);
+    // The limit of a query is the size of its pages.
+    equal(titles, ['Emma', 'Nostromo', 'Ulysses']);
+    equal((await query.rows({ year: 1800 }).page()).records.length, 2);
+    equal((await query.rows({ year: 1904 }).first())?.title, 'Nostromo');
+    equal((await query.rows({ year: 1904 }).limit(1).toArray()).length, 1);
     await query.drop();
     await view.drop();
     equal((await refused('VIEW_NOT_FOUND', () => view.rows().toArray())).status, 404);
@@ -385,12 +405,35 @@ export const checks: Record<string, (target: Target) => Promise<void>> = {
     await refused('INVALID_ANSWER', () => strange.collection('books').get('b1'));
   },
 
-  'a key is asked for with each call': async (target) => {
+  'a key is asked for with each call, and again where it cannot be had': async (target) => {
     let calls = 0;
-    const app = granary<Library>({ ...target, key: async () => ((calls += 1), target.key) });
+    const key = async () => {
+      calls += 1;
+      if (calls === 2) throw new Error('not now');
+      return target.key;
+    };
+    const app = granary<Library>({ ...target, key });
     await app.collection('books').store(shelf);
     equal(await app.collection('books').find().count(), 3);
-    equal(calls, 2);
+    equal(calls, 3);
+    const never = granary<Library>({ ...target, key: () => new Promise(() => {}) });
+    await refused('TIMEOUT', () => never.collection('books').get('b1', { timeoutMs: 50 }));
+  },
+
+  'a feed by a token goes on with the next one': async (target) => {
+    const app = await withShelf(target);
+    const subscriptions = [{ as: 'books', collection: 'books' }];
+    let tokens = 0;
+    const token = async () => {
+      tokens += 1;
+      return (await app.createFeedToken({ subscriptions, ttl_seconds: 1 })).token;
+    };
+    const feed = granary<Library>({ url: target.url, app: target.app }).changes<Book>({ token });
+    const change = take(feed, 1);
+    change.catch(() => {});
+    await until(() => feed.status === 'closed' || (tokens > 1 && feed.status === 'open'));
+    await app.collection('books').put({ id: 'b9', title: 'New', year: 2026 });
+    equal(((await change)[0] as { id: string }).id, 'b9');
   },
 
   'numbers are exact where that is wanted': async (target) => {

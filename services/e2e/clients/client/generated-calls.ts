@@ -67,6 +67,12 @@ const path = (id: string) => `/api/apps/${plain.app}/collections/rows/documents/
 const whole = (body: unknown) => body;
 const list = (query: object) => ['POST', '/list', { root: `${plain.app}::rows`, ...query }] as Pair['http'];
 
+/** Of documents that are not deleted. */
+function present(find: object): object {
+  const deleted = { deleted: { isNot: true } };
+  return Object.keys(find).length === 0 ? deleted : { and: [find, deleted] };
+}
+
 /** The condition of a write by a version, right or wrong, or none. */
 function newCondition(): { options: { ifVersion?: number }; headers: Record<string, string> } {
   const version = pick([undefined, undefined, 1, 2, 3]);
@@ -136,7 +142,7 @@ const kinds: Array<() => Pair> = [
           .limit(limit)
           .toArray(),
       }),
-      http: list({ find, sort, limit, count: 'none' }),
+      http: list({ find: present(find), sort, limit, count: 'none' }),
       part: ({ records }: { records: unknown[] }) => records,
     };
   },
@@ -144,7 +150,7 @@ const kinds: Array<() => Pair> = [
     const find = newFilter();
     return {
       client: async () => ({ body: await rows.find(find).count() }),
-      http: list({ find, limit: 1 }),
+      http: list({ find: present(find), limit: 1 }),
       part: ({ total }: { total: number }) => total,
     };
   },

@@ -78,6 +78,8 @@ export async function known(app: App<Library>): Promise<void> {
   app.view('per_year').rows({ form: 1800 });
   // @ts-expect-error A parameter is a number.
   app.query('since').rows({ year: '1800' });
+  // @ts-expect-error The order of a predefined query is its own.
+  app.query('since').rows({ year: 1800 }).sort('title');
   // @ts-expect-error A map that is followed is read only.
   books.follow().set('b1', undefined);
 }

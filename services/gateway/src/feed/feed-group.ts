@@ -107,8 +107,10 @@ export function windowText(
     group.openHeight = last.isLast ? undefined : last.height;
     return eventsText(group.format, events);
   }
-  const isCommitOver = group.openHeight !== undefined && Number(window.completeHeight) >= group.openHeight;
-  if (!isCommitOver && (!hasMoved || nowMs - group.toldAtMs < progressEveryMs)) return undefined;
+  const isOpen = group.openHeight !== undefined;
+  const isCommitOver = isOpen && Number(window.completeHeight) >= group.openHeight!;
+  // Within a commit of which a part was told a progress would say that the commit is over.
+  if (!isCommitOver && (isOpen || !hasMoved || nowMs - group.toldAtMs < progressEveryMs)) return undefined;
   group.toldAtMs = nowMs;
   if (isCommitOver) group.openHeight = undefined;
   return noticeText(group.format, 'progress', { head: Number(window.head) }, window.cursor);

@@ -22,6 +22,8 @@ const rejoinAfterMs = 25;
 /** A client that is told to come again does so after a time within these bounds. */
 const comeAgainMs = { min: 500, max: 5_000 };
 
+const isCursor = /^\d+\.\d/;
+
 /** Why a stream ends. */
 interface StreamEnd {
   code: string;
@@ -62,6 +64,8 @@ export class FeedStream implements GroupMember {
     this.catalogRevision = first.catalogRevision;
     this.head = Number(first.head);
     this.sentCursor = first.cursor;
+    // The client may have a part of the commit that its cursor is in.
+    if (isCursor.test(request.since)) this.openHeight = positionOf(request.since).height;
     this.seesCatalog = seesCatalog(request.subscriptions);
     this.channels = fewChannels(request.subscriptions.map(({ channel }) => channel));
     this.routes = request.subscriptions.map(({ name }) => [{ target: this, name }]);
@@ -91,11 +95,9 @@ export class FeedStream implements GroupMember {
 
   /** Returns whether the first page ended at the head. */
   private sendFirst(): boolean {
-    const { more, changes } = this.first!;
+    const { more } = this.first!;
     this.sendPage(this.first!);
     this.first = undefined;
-    // From here on a client has a cursor to come again with.
-    if (changes.length === 0) this.sendProgress(this.cursor, this.head);
     return !more;
   }
 
@@ -192,7 +194,8 @@ export class FeedStream implements GroupMember {
       this.send(eventsText(this.format, events));
       this.sentCursor = last.cursor!;
       this.openHeight = last.isLast ? undefined : last.height;
-    } else if (isCommitOver || performance.now() - this.sentAtMs >= progressEveryMs) {
+    } else if (isCommitOver || (this.openHeight === undefined && (page === this.first || this.isProgressDue()))) {
+      // After the first page, so that a client has a cursor to come again with; never within a commit.
       this.sendProgress(page.cursor, this.head);
       if (isCommitOver) this.openHeight = undefined;
     }
@@ -200,6 +203,10 @@ export class FeedStream implements GroupMember {
     this.notifyCatalog(page.catalogRevision);
     const [refusal] = page.refusals;
     if (refusal) this.fail(refusalError(refusal));
+  }
+
+  private isProgressDue(): boolean {
+    return performance.now() - this.sentAtMs >= progressEveryMs;
   }
 
   private sendProgress(cursor: string, head: number): void {
@@ -210,8 +217,9 @@ export class FeedStream implements GroupMember {
   /** A client that takes nothing gets no heartbeat either: its connection is closed after a while. */
   private beat(feed: AppFeed, group: FeedGroup): void {
     if (this.isEnded || this.outgoing.writableNeedDrain) return;
+    const isWithinCommit = (this.openHeight ?? group.openHeight) !== undefined;
     // A window that is being sent may not have come to this stream.
-    const cursor = feed.isDelivering ? this.sentCursor : feed.cursorOf(this, group);
+    const cursor = feed.isDelivering || isWithinCommit ? this.sentCursor : feed.cursorOf(this, group);
     if (cursor === this.sentCursor) this.send(heartbeats[this.format]);
     else this.sendProgress(cursor, Math.max(this.head, feed.head));
   }
