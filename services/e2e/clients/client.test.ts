@@ -5,6 +5,7 @@ import { extname, join, normalize } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import type { Browser } from 'playwright-core';
+import { eventually } from '@granary/testing/eventually';
 import { describeWith, releaseBeforeForTests } from '@granary/testing/stack';
 import { openPage, startBrowser } from '../support/browser';
 import { borrowGranary, newApp, operatorKey, type Granary } from '../support/granary';
@@ -180,6 +181,7 @@ test('what has a price is paid once, and no more than that', async () => {
   expect(paid).toEqual({ refused: 'PAYMENT_REQUIRED', offers: true, tooDear: 'PAYMENT_REQUIRED', stored: 1, calls: 2 });
   const { body } = await app.list('notes');
   expect(body.total).toBe(1);
-  const wallet = await app.call<{ balance: number }>('GET', `/api/apps/${app.appId}/wallet`);
-  expect(wallet.body.balance).toBe(price * 0.8);
+  const wallet = `/api/apps/${app.appId}/wallet`;
+  // Finance learns of it a moment later.
+  await eventually(async () => (await app.call<{ balance: number }>('GET', wallet)).body.balance === price * 0.8);
 });

@@ -205,6 +205,23 @@ test('a stream learns of a change of the catalog once, whether it is live or rea
   expect([told(live), told(second), told(byToken)]).toEqual([[2, 3], [2, 3], []]);
 });
 
+test('a stream tells no progress within a commit of which its client may have a part', async () => {
+  data.head = 2;
+  const pages = [
+    { cursor: '2.5-00000000', completeHeight: '1', more: true },
+    { cursor: '2.7-00000000', completeHeight: '1', more: true },
+    { cursor: '2.9-00000000', completeHeight: '2', more: false },
+  ];
+  const { readChanges } = data;
+  data.readChanges = (request, call) => {
+    const page = request.waitMs === 0 ? pages.shift() : undefined;
+    return page ? Promise.resolve({ ...data.behind('now'), ...page, changes: [] }) : readChanges(request, call);
+  };
+  const { events } = open(requestOf('2.3-00000000'));
+  await data.waiting(1);
+  expect(events('progress')).toEqual([{ event: 'progress', cursor: '2.9-00000000', head: 2 }]);
+});
+
 test('a stream whose client has gone ends, whatever it waits for', async () => {
   open(requestOf('now'));
   await data.waiting(1);
