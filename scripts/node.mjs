@@ -36,8 +36,13 @@ export async function installNode(version) {
   return fileOfPackage({ name: `node-linux-${arch}`, version, integrity }, 'bin/node');
 }
 
-/** Installs each release on which the client library is tested. Returns their programs by their versions. */
+/**
+ * Installs each release on which the client library is tested. Returns their programs by their versions: on other
+ * systems than Linux that of this process alone.
+ * @returns {Promise<Record<string, string>>}
+ */
 export async function installAllNodes() {
+  if (process.platform !== 'linux') return { [process.versions.node]: process.execPath };
   const programs = [];
   for (const version of Object.keys(releases)) programs.push([version, await installNode(version)]);
   return Object.fromEntries(programs);

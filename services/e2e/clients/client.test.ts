@@ -86,7 +86,8 @@ describe('in Node', () => {
     nodes = JSON.parse(printed.trim().split('\n').at(-1)!) as Record<string, string>;
   });
 
-  test.each(['20', '22', '24'])('%s it does what it says', async (major) => {
+  const majors = process.platform === 'linux' ? ['20', '22', '24'] : [process.versions.node.split('.')[0]!];
+  test.each(majors)('%s it does what it says', async (major) => {
     const version = Object.keys(nodes).find((each) => each.startsWith(`${major}.`))!;
     expectAll(await client.run<CheckResult[]>('node', await newTargets(), nodes[version]));
   });
