@@ -1,6 +1,6 @@
 import { createCollection } from './app-setup';
 import { categoryCount, categoryName } from './documents';
-import { fetchJson } from './fetch-json';
+import { feedPaths } from './feed-paths';
 import type { FollowerCalls } from './followers';
 import { look, settle, usageOf } from './measure';
 import { startProcess, type Child } from './processes';
@@ -14,7 +14,6 @@ const feedCount = 1_000;
 const firstFeeds = 100;
 const connections = 32;
 const warmUpSeconds = 10;
-const tokenSeconds = 86_400;
 
 /** Writers of a collection that is followed, beside the same writers without a feed. */
 const cases = {
@@ -52,7 +51,8 @@ export async function measureFeeds(tools: Tools, { rounds, seconds }: Lengths): 
     const name = `feeds${index}`;
     const app = await side.openApp(name);
     await createCollection(side, name, app, 'documents');
-    const paths = await feedPaths(side, name, app, category);
+    const filters = Array.from({ length: categoryCount }, (_, number) => ({ category: category(number) }));
+    const paths = await feedPaths(side, name, app, filters, feedCount);
     // Before the warm-up, since a process that was made to collect its garbage is slow for a while.
     results.idleKib ??= await idleKib(side, followers, paths);
     await measureWrites(tools, side, app, warmUpSeconds);
@@ -84,25 +84,6 @@ async function idleKib(side: GranarySide, followers: Child<FollowerCalls>, paths
   const after = await memoryMib(side);
   await followers.call('leave');
   return ((after - before) * 1_024) / (paths.length - firstFeeds);
-}
-
-/** The paths of feeds by tokens, each of one category of documents. */
-async function feedPaths(
-  side: GranarySide,
-  name: string,
-  { headers }: App,
-  category: (number: number) => string,
-): Promise<string[]> {
-  const tokens: string[] = [];
-  for (let number = 0; number < categoryCount; number += 1) {
-    const find = { category: category(number) };
-    const body = { subscriptions: [{ as: 'followed', collection: 'documents', find }], ttl_seconds: tokenSeconds };
-    const url = `${side.url}/api/apps/${name}/feed-tokens`;
-    tokens.push((await fetchJson<{ token: string }>(url, { body, headers, statuses: [201] })).token);
-  }
-  return Array.from({ length: feedCount }, (_, number) => {
-    return `/api/apps/${name}/changes?token=${tokens[number % tokens.length]!}`;
-  });
 }
 
 async function measureWrites(

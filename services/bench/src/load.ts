@@ -13,6 +13,8 @@ import {
   type DocumentsBody,
 } from './documents';
 import { serve } from './child';
+import { machineMs } from './clock';
+import { quantiles } from './quantiles';
 
 /** How often a slow reader reads. */
 const sipMs = 50;
@@ -45,6 +47,8 @@ export interface Load extends LoadRequest {
   perSecond?: number;
   /** A path that each connection requests by HEAD, and whose answer it has, before time begins. */
   greeting?: string;
+  /** Whether to return when each request was answered, of requests that write one document each. */
+  timesAnswers?: boolean;
 }
 
 export interface LoadResult {
@@ -56,6 +60,8 @@ export interface LoadResult {
   elapsedMs: number;
   p50Ms: number;
   p99Ms: number;
+  /** The time of each answer on the clock of the machine, in the order of the numbers; undefined if not wanted. */
+  answeredMs: number[] | undefined;
 }
 
 /** A load without an end of its own. */
@@ -68,7 +74,10 @@ interface RunState {
   refused: string | undefined;
   bytes: number;
   latenciesMs: number[];
+  /** Requests that are due, and those of them that were begun. */
   sent: number;
+  begun: number;
+  answeredMs: number[] | undefined;
 }
 
 /** Makes the next request of a connection, as buffers to be sent one after the other. */
@@ -84,7 +93,8 @@ type MakeHead = (target: string, sizeBytes?: number) => Buffer;
 async function run(load: Load): Promise<LoadResult> {
   const nextRequest = requestsOf(load);
   const sockets = await Promise.all(Array.from({ length: load.connections }, () => open(load)));
-  const state: RunState = { requests: 0, refused: undefined, bytes: 0, latenciesMs: [], sent: 0 };
+  const answeredMs: number[] | undefined = load.timesAnswers ? [] : undefined;
+  const state: RunState = { requests: 0, refused: undefined, bytes: 0, latenciesMs: [], sent: 0, begun: 0, answeredMs };
   const startedMs = performance.now();
   const endsMs = startedMs + load.seconds * 1000;
   /** When the next request is due; undefined if there is none. */
@@ -97,10 +107,9 @@ async function run(load: Load): Promise<LoadResult> {
   };
   await Promise.all(sockets.map((socket) => drive(socket, load, nextRequest(), nextDueMs, state)));
   const elapsedMs = performance.now() - startedMs;
-  const latencies = Float64Array.from(state.latenciesMs).sort();
-  const latencyMs = (share: number) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))]!;
   const { requests, refused, bytes } = state;
-  return { requests, refused, bytes, elapsedMs, p50Ms: latencyMs(0.5), p99Ms: latencyMs(0.99) };
+  const [p50Ms = NaN, p99Ms = NaN] = quantiles(state.latenciesMs, [0.5, 0.99]);
+  return { requests, refused, bytes, elapsedMs, p50Ms, p99Ms, answeredMs };
 }
 
 /** Returns a function that creates, for each connection, a generator of requests. */
@@ -212,6 +221,7 @@ function drive(
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     let sentMs = 0;
+    let place = 0;
     let head = '';
     let missing = 0;
     let refusal = '';
@@ -229,6 +239,7 @@ function drive(
     };
     const send = (fromMs: number) => {
       const buffers = nextRequest();
+      place = state.begun++;
       sentMs = fromMs;
       if (buffers.length > 1) socket.cork();
       for (const buffer of buffers) socket.write(buffer);
@@ -258,6 +269,7 @@ function drive(
       if (isExpected) state.requests++;
       else state.refused = `${status} ${refusal}`;
       state.latenciesMs.push(performance.now() - sentMs);
+      if (state.answeredMs) state.answeredMs[place] = machineMs();
       goOn();
     };
     const onClose = () => reject(new Error('A connection was closed before its answer had come.'));

@@ -1,3 +1,4 @@
+import { broadcastLines, measureBroadcast } from './broadcast';
 import { eventsLines, measureEvents } from './events';
 import { feedsLines, measureFeeds } from './feeds';
 import { growthLines, measureGrowth } from './growth';
@@ -30,6 +31,7 @@ const ownCase =
 
 /** Cases measured in their own processes. */
 export const ownCases = {
+  broadcast: ownCase(measureBroadcast, broadcastLines),
   events: ownCase(measureEvents, eventsLines),
   feeds: ownCase(measureFeeds, feedsLines),
   growth: ownCase(measureGrowth, growthLines),

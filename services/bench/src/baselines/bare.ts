@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import pg from 'pg';
 import { serve } from '../child';
+import { broadcast, follow } from './broadcast';
 import { receiveFile } from './files';
 
 /**
@@ -14,6 +15,8 @@ let writers: pg.Pool;
 let server: Server;
 let directory: string;
 
+/** The path of a feed, with the categories that it is told. */
+const feedPath = '/writes/feed';
 const columns = 'id, owner, category, score, views, body';
 const schema = (table: string) => `
   create table ${table} (
@@ -22,6 +25,12 @@ const schema = (table: string) => `
   create index on ${table} (owner);
   create index on ${table} (category, score);
   create index on ${table} (views)`;
+
+interface Answer {
+  text: string;
+  /** Called once the answer has been sent. */
+  onSent?: () => void;
+}
 
 async function readDocuments(table: string, query: URLSearchParams): Promise<string> {
   const owner = query.get('owner');
@@ -41,14 +50,15 @@ async function readDocuments(table: string, query: URLSearchParams): Promise<str
   return `{"records":[${rows.join(',')}]}`;
 }
 
-async function insertOne(table: string, text: string): Promise<string> {
-  const { id, owner, category, score, views } = JSON.parse(text) as Record<string, unknown>;
+async function insertOne(table: string, text: string): Promise<Answer> {
+  const document = JSON.parse(text) as Record<string, unknown>;
+  const { id, owner, category, score, views } = document;
   await writers.query({
     name: `insert_${table}`,
     text: `insert into ${table} (${columns}) values ($1, $2, $3, $4, $5, $6)`,
     values: [id, owner, category, score, views, text],
   });
-  return '{"stored":1}';
+  return { text: '{"stored":1}', onSent: () => broadcast(table, document, text) };
 }
 
 async function insertMany(table: string, text: string): Promise<string> {
@@ -77,27 +87,31 @@ async function countDocuments(table: string): Promise<string> {
   return `{"count":${rows[0]!.count}}`;
 }
 
-async function answer(request: IncomingMessage): Promise<string> {
-  const { pathname, searchParams } = new URL(request.url!, 'http://localhost');
+async function answer(request: IncomingMessage, { pathname, searchParams }: URL): Promise<Answer> {
   const [, table = '', action] = pathname.split('/');
-  if (table === 'files') return request.method === 'POST' ? insertFile(request) : countDocuments(table);
+  if (table === 'files') {
+    return { text: await (request.method === 'POST' ? insertFile(request) : countDocuments(table)) };
+  }
   if (request.method === 'GET') {
-    return action === 'count' ? countDocuments(table) : readDocuments(table, searchParams);
+    return { text: await (action === 'count' ? countDocuments(table) : readDocuments(table, searchParams)) };
   }
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);
   const text = Buffer.concat(chunks).toString();
-  return action === 'bulk' ? insertMany(table, text) : insertOne(table, text);
+  return action === 'bulk' ? { text: await insertMany(table, text) } : insertOne(table, text);
 }
 
 async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const url = new URL(request.url!, 'http://localhost');
+  if (url.pathname === feedPath) return follow(response, url.searchParams.getAll('category'));
   let status = request.method === 'POST' ? 202 : 200;
-  const text = await answer(request).catch((error: Error) => {
+  const { text, onSent } = await answer(request, url).catch((error: Error): Answer => {
     status = 500;
-    return JSON.stringify({ error: error.message });
+    return { text: JSON.stringify({ error: error.message }) };
   });
   const body = Buffer.from(text);
   response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': body.length }).end(body);
+  onSent?.();
 }
 
 const calls = {
