@@ -236,8 +236,16 @@ const redirected = (url: string): GranaryError =>
 /** Answers 402 by the errors that were made of them. */
 const paymentAsked = new WeakMap<object, { headers: Headers; body: unknown }>();
 
-export const valueOf = async (secret: Secret): Promise<string> =>
-  typeof secret === 'string' ? secret : await secret();
+/** Rejects with GranaryError, of NETWORK_ERROR where there is no other reason: what fetches a secret may do so later. */
+export async function valueOf(secret: Secret): Promise<string> {
+  if (typeof secret === 'string') return secret;
+  try {
+    return await secret();
+  } catch (cause) {
+    if (cause instanceof GranaryError) throw cause;
+    throw new GranaryError(`A key could not be fetched: ${reasonOf(cause)}`, { code: 'NETWORK_ERROR', cause });
+  }
+}
 
 function urlOf(url: string, { path, query = {} }: Call): string {
   const parameters = new URLSearchParams();
