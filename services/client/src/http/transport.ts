@@ -236,7 +236,7 @@ const redirected = (url: string): GranaryError =>
 /** Answers 402 by the errors that were made of them. */
 const paymentAsked = new WeakMap<object, { headers: Headers; body: unknown }>();
 
-/** Rejects with GranaryError, of NETWORK_ERROR where there is no other reason: what fetches a secret may do so later. */
+/** Rejects with GranaryError: NETWORK_ERROR where the error is of another kind, for it may be fetched later. */
 export async function valueOf(secret: Secret): Promise<string> {
   if (typeof secret === 'string') return secret;
   try {
