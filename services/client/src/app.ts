@@ -17,7 +17,7 @@ import type { AnyApp, AppTypes, JsonObject, MemberOf, Name } from './types.ts';
 import { PredefinedQuery, View } from './view.ts';
 
 export interface GranaryOptions {
-  /** Of the service, such as `https://granary.example.org`; it may have a path. */
+  /** The address of the service, such as `https://granary.example.org`; it may have a path. */
   url: string | URL;
   /** The id of the app. */
   app: string;

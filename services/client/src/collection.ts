@@ -30,7 +30,7 @@ export interface PutOptions extends ConditionalOptions {
 export interface StoredBatch {
   /** In the order of the documents. */
   ids: string[];
-  /** Of the commit that has all of them. */
+  /** The height of the commit that has all of them. */
   height: number;
   ticket_id: string;
 }
@@ -42,7 +42,7 @@ export interface FindOptions extends CallOptions {
   deleted?: 'include' | undefined;
 }
 
-/** What a schema, access or prices may be set to; `/docs` describes each member. */
+/** Members of a definition, such as a schema, access or prices; `/docs` describes each. */
 export type Definition = Record<string, unknown>;
 
 /** A collection of documents, which are of the type `D` besides their `id`. */
@@ -167,7 +167,7 @@ export class Collection<D extends object> {
     return importRecords(this.context, this.name, source, options);
   }
 
-  /** What changes from now on, or from any moment on. */
+  /** The changes from now on, or from any moment on. */
   changes(options: ChangesOptions<D> = {}): ChangeFeed<Stored<D>> {
     return new ChangeFeed(this.context, { ...options, collection: this.name } as ChangesOptions<Stored<D>>);
   }

@@ -82,7 +82,7 @@ export type ServiceCode =
   | 'DEADLINE_EXCEEDED'
   | 'STORAGE_FULL';
 
-/** What the client itself finds out. */
+/** The codes of what the client itself finds out. */
 export type ClientCode =
   /** The service could not be reached, or the connection broke off. */
   | 'NETWORK_ERROR'

@@ -50,29 +50,33 @@ export class View<R extends object, V extends object> {
   /** Makes the view; the task of `ticket_id` ends when it has its rows. */
   async create(definition: Definition, options: WriteOptions = {}): Promise<{ ticket_id: string }> {
     const json = { ...definition, name: this.name };
-    return this.context.transport.json({ ...options, method: 'POST', path: this.path('views'), json });
+    return this.context.transport.json({ ...options, method: 'POST', path: appPath(this.context, 'views'), json });
   }
 
   async definition(options: CallOptions = {}): Promise<Definition> {
-    return this.context.transport.json({ ...options, method: 'GET', path: this.path('views', this.name) });
+    return this.context.transport.json({ ...options, method: 'GET', path: appPath(this.context, 'views', this.name) });
   }
 
   /** Changes the view; while it is built anew it shows its present rows. */
   async change(definition: Definition, options: WriteOptions = {}): Promise<{ ticket_id?: string }> {
-    const path = this.path('views', this.name);
+    const path = appPath(this.context, 'views', this.name);
     return this.context.transport.json({ ...options, method: 'PUT', path, json: definition });
   }
 
   async refresh(options: WriteOptions = {}): Promise<{ ticket_id: string }> {
-    return this.context.transport.json({ ...options, method: 'POST', path: this.path('views', this.name, 'refresh') });
+    return this.context.transport.json({
+      ...options,
+      method: 'POST',
+      path: appPath(this.context, 'views', this.name, 'refresh'),
+    });
   }
 
   async drop(options: WriteOptions = {}): Promise<void> {
-    await this.context.transport.json({ ...options, method: 'DELETE', path: this.path('views', this.name) });
-  }
-
-  private path(...segments: string[]): string {
-    return appPath(this.context, ...segments);
+    await this.context.transport.json({
+      ...options,
+      method: 'DELETE',
+      path: appPath(this.context, 'views', this.name),
+    });
   }
 }
 

@@ -7,20 +7,20 @@ export interface Page<T> {
   records: T[];
   /** How many records there are on all pages; null where they were not counted. */
   total: number | null;
-  /** Where the next page begins; not there on the last one. */
+  /** The next page begins with it; the last page has none. */
   next_cursor?: string;
   /** Fields of a filter that may be misspelt, where nothing was found. */
   hints?: Array<{ code: string; field: string; message: string }>;
 }
 
-/** What is read of a collection, a view or a query. */
+/** Order and fields of the records of a collection, a view or a query. */
 export interface Selection {
   sort: readonly string[];
   select: readonly string[] | undefined;
 }
 
 export interface PageOptions extends CallOptions {
-  /** Where the page begins: `next_cursor` of the one before. */
+  /** The page begins behind it: `next_cursor` of the one before. */
   cursor?: string | undefined;
   /** At most 10,000; 100 if nothing else is said. */
   limit?: number | undefined;

@@ -67,12 +67,11 @@ export class Blobs {
       headers: { Range: range },
       // The file may be with an object store.
       mayRedirect: true,
-      isWithoutPayment: true,
     });
     return response;
   }
 
-  /** Where everybody may read the file, if its collection is public. */
+  /** The address at which everybody may read the file, if its collection is public. */
   url(blobId: string): string {
     return `${this.context.transport.settings.url}${this.path(blobId)}`;
   }

@@ -5,15 +5,19 @@
 export type ByteSource =
   Blob | Uint8Array | string | ReadableStream<Uint8Array> | Iterable<object | string> | AsyncIterable<object | string>;
 
+/** The same without a text, which is encoded once. */
+export type FileSource = Exclude<ByteSource, string>;
+
+export const fileOf = (source: ByteSource): FileSource => (typeof source === 'string' ? new Blob([source]) : source);
+
 const encoder = new TextEncoder();
 
 /** A source is read, and small pieces of one are joined, to pieces of about this size. */
 const pieceBytes = 256 * 1_024;
 
 /** The pieces of a source, one after the other. */
-export async function* piecesOf(source: ByteSource): AsyncGenerator<Uint8Array, void, undefined> {
+export async function* piecesOf(source: FileSource): AsyncGenerator<Uint8Array, void, undefined> {
   if (source instanceof Blob) yield* chunksOf(source.stream());
-  else if (typeof source === 'string') yield* partsOf(encoder.encode(source));
   else if (source instanceof Uint8Array) yield* partsOf(source);
   else if (source instanceof ReadableStream) yield* chunksOf(source);
   else yield* joined(source);
@@ -55,8 +59,7 @@ async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uin
 }
 
 /** The size in bytes, where it is known before anything is read. */
-export function sizeOf(source: ByteSource): number | undefined {
+export function sizeOf(source: FileSource): number | undefined {
   if (source instanceof Blob) return source.size;
-  if (source instanceof Uint8Array) return source.byteLength;
-  return typeof source === 'string' ? encoder.encode(source).byteLength : undefined;
+  return source instanceof Uint8Array ? source.byteLength : undefined;
 }

@@ -2,7 +2,7 @@ import { GranaryError, hasCode, isPassing, type ErrorCode } from '../errors.ts';
 import { appPath, features, type AppContext } from '../http/app-context.ts';
 import type { CallOptions } from '../http/transport.ts';
 import { backoffMs, raced, sleep } from '../http/waiting.ts';
-import { piecesOf, sizeOf, type ByteSource } from './bytes-source.ts';
+import { fileOf, piecesOf, sizeOf, type ByteSource, type FileSource } from './bytes-source.ts';
 
 export interface ImportOptions extends CallOptions {
   /** `ndjson` if nothing else is said. */
@@ -58,16 +58,17 @@ export async function importRecords(
   source: ByteSource,
   options: ImportOptions = {},
 ): Promise<ImportReport> {
-  const begun = await beginImport(context, collection, source, options);
+  const file = fileOf(source);
+  const begun = await beginImport(context, collection, file, options);
   options.onProgress?.(begun);
   if (begun.status !== 'open') return ended(begun);
-  return new ImportedFile(context, source, options, begun).send();
+  return new ImportedFile(context, file, options, begun).send();
 }
 
 function beginImport(
   context: AppContext,
   collection: string,
-  source: ByteSource,
+  source: FileSource,
   options: ImportOptions,
 ): Promise<ImportReport> {
   const { format, mode, onError, dryRun, columns, types, empty, separator, importId, signal } = options;
@@ -102,7 +103,7 @@ class ImportedFile {
   private start = 0;
   private isRead = false;
 
-  constructor(context: AppContext, source: ByteSource, options: ImportOptions, report: ImportReport) {
+  constructor(context: AppContext, source: FileSource, options: ImportOptions, report: ImportReport) {
     this.context = context;
     this.options = options;
     this.pieces = piecesOf(source);

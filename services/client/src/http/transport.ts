@@ -53,7 +53,6 @@ export interface Call extends WriteOptions {
   isOnce?: boolean;
   /** The answer may lead to another host, which has no business with the keys that pay. */
   mayRedirect?: boolean;
-  isWithoutPayment?: boolean;
   /** A POST that changes nothing. */
   isRead?: boolean;
   feature?: Feature | undefined;
@@ -169,7 +168,7 @@ export class Transport {
   /** The request of all attempts of a call. Throws a TypeError for what cannot be sent. */
   private prepared(call: Call): PreparedRequest {
     const headers = new Headers(this.settings.headers);
-    if (!call.isWithoutPayment) {
+    if (!call.mayRedirect) {
       for (const [name, value] of Object.entries(this.settings.payingHeaders)) headers.set(name, value);
     }
     const isRead = call.isRead === true || call.method === 'GET' || call.method === 'HEAD';

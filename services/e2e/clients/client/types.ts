@@ -9,8 +9,8 @@ import {
 } from '@granary/client';
 
 /**
- * It compiles, and so says which calls compile: what follows `@ts-expect-error` has to be refused by the compiler. It is
- * never run.
+ * It compiles, and so says which calls compile: what follows `@ts-expect-error` has to be refused by the compiler. It
+ * is never run.
  */
 interface Book {
   title: string;
