@@ -22,6 +22,8 @@ const windowBytes = 256 * 1024;
 const waitMs = 20_000;
 /** A request is replaced no later than at this age, so that a new group does not wait much longer for its changes. */
 const replaceAfterMsMax = 2_000;
+/** How much one window counts in the average of what windows take. */
+const averageWeight = 0.2;
 /** Failures in a row after which streams read on their own, so that what is wrong with one does not stop the others. */
 const failuresMax = 3;
 
@@ -42,6 +44,8 @@ export class AppFeed {
   private routes: Array<Array<Route<FeedGroup>>> = [];
   private includedCount = 0;
   private isRunning = false;
+  /** What a window takes: a moving average, so that one slow window does not hold up the one behind it. */
+  private averageMs = 0;
   /** The request under way. */
   private request: { cancellation: Cancellation; startedAtMs: number; isReplaced: boolean } | undefined;
   /** The age at which a request may be replaced by one with more groups. */
@@ -151,7 +155,8 @@ export class AppFeed {
         failures = 0;
         this.replaceAfterMs = windowPauseMsMin;
         const takenMs = window.readMs + performance.now() - arrivedAtMs;
-        await pause(windowPauseMs({ takenMs, hasMore: window.more }));
+        this.averageMs += averageWeight * (takenMs - this.averageMs);
+        await pause(windowPauseMs({ takenMs: this.averageMs, hasMore: window.more }));
       } catch (error) {
         this.request = undefined;
         if (cancellation.aborted) continue;

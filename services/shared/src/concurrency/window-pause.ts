@@ -5,7 +5,7 @@ const mostMs = 1_000;
 
 /** A window of a feed that has been read, and perhaps sent. */
 export interface TakenWindow {
-  /** How long that took. */
+  /** How long that took; or the average of windows, where one alone must not count for much. */
   takenMs: number;
   /** Whether there is more behind it: a pause would let the feed fall further behind. */
   hasMore: boolean;
@@ -14,7 +14,7 @@ export interface TakenWindow {
 }
 
 /**
- * The pause before the next window of a feed, in milliseconds: several times what the last one took, within bounds.
+ * The pause before the next window of a feed, in milliseconds: several times what a window takes, within bounds.
  * Under load windows grow rather than the time that feeds take.
  */
 export function windowPauseMs({ takenMs, hasMore, leastPauseMs = windowPauseMsMin }: TakenWindow): number {
