@@ -119,6 +119,7 @@ export const rooms = {
   ],
   tasks: [],
   client: ['http', 'documents', 'files', 'feed'],
+  cli: ['terminal', 'profiles', 'session', 'types', 'filters', 'transfers', 'proof', 'proxy', 'commands'],
   local: ['postgres', 'processes', 'start'],
   operator: ['program', 'settings', 'chains', 'backup', 'commands'],
   stack: ['tools', 'programs', 'kafka', 'minio'],
@@ -129,6 +130,7 @@ export const rooms = {
 /** @type {Record<string, string[]>} */
 export const leaves = {
   bench: ['child', 'documents'],
+  cli: ['exact-json', 'failure'],
   client: ['errors', 'numbers', 'types'],
   finance: ['config', 'page'],
   kube: ['child', 'image-programs', 'say', 'waiting'],
@@ -234,6 +236,12 @@ const configuration = {
       severity: 'error',
       from: { path: '^services/client/src/' },
       to: { pathNot: '^services/client/src/' },
+    },
+    {
+      name: 'the-command-line-knows-the-service-by-the-client',
+      severity: 'error',
+      from: { path: '^services/cli/src/' },
+      to: { path: '^(services|deploy)/', pathNot: '^services/(cli|client)/' },
     },
     ...upperFloors.map(
       /** @returns {Rule} */ (name, floor) => ({

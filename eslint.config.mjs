@@ -81,10 +81,10 @@ export default tseslint.config(
       'no-restricted-imports': ['error', { patterns: [{ group: wrapped, message: wrappedMessage }] }],
     },
   },
-  {
-    files: ['services/client/**/*.ts'],
-    languageOptions: { parserOptions: { project: 'services/client/tsconfig.json' } },
-  },
+  ...['client', 'cli'].map((name) => ({
+    files: [`services/${name}/**/*.ts`],
+    languageOptions: { parserOptions: { project: `services/${name}/tsconfig.json` } },
+  })),
   {
     files: ['services/*/src/**/*.ts', 'deploy/*/src/**/*.ts'],
     ignores: ['**/*.test.ts'],

@@ -28,8 +28,8 @@ import { readIfThere } from './read-if-there.mjs';
 
 const common = ['--ignore-scripts', '--no-audit', '--no-fund'];
 
-/** Its packages are those of everything that runs without the tools of the tests, and of what translates it. */
-const runWorkspace = 'services/operator';
+/** Their packages are those of everything that runs without the tools of the tests, and of what translates it. */
+const runWorkspaces = ['services/operator', 'services/cli'];
 
 const lockPollMs = 200;
 
@@ -56,7 +56,7 @@ async function install(root, packages) {
   await npm(root, [
     ...command,
     ...common,
-    ...(isAll ? ['--include=dev'] : ['--omit=dev', `--workspace=${runWorkspace}`]),
+    ...(isAll ? ['--include=dev'] : ['--omit=dev', ...runWorkspaces.map((workspace) => `--workspace=${workspace}`)]),
   ]);
 }
 
@@ -68,7 +68,7 @@ function missingPlaces(root, packages) {
   /** @type {LockedPackages} */
   const lock = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')).packages;
   const installed = installedPackages(root);
-  const entries = packages === 'all' ? Object.entries(lock) : [...packagesOf(lock, runWorkspace)];
+  const entries = packages === 'all' ? Object.entries(lock) : [...packagesOf(lock, runWorkspaces)];
   return entries.filter(([place, { version, integrity, optional, link }]) => {
     if (!place.includes('node_modules/')) return false;
     const existing = installed[place];
@@ -94,10 +94,10 @@ const installedPackages = (root) =>
   JSON.parse(readIfThere(path.join(root, 'node_modules/.package-lock.json')) ?? '{"packages":{}}').packages;
 
 /**
- * What a workspace needs of a lock file, by its places.
- * @param {LockedPackages} lock @param {string} workspace
+ * What workspaces need of a lock file, by its places.
+ * @param {LockedPackages} lock @param {string[]} workspaces
  */
-function packagesOf(lock, workspace) {
+function packagesOf(lock, workspaces) {
   /** @type {Map<string, LockedPackage>} */
   const packages = new Map();
   const add = (/** @type {string} */ place) => {
@@ -112,7 +112,7 @@ function packagesOf(lock, workspace) {
       if (needed !== undefined) add(needed);
     }
   };
-  add(workspace);
+  for (const workspace of workspaces) add(workspace);
   return packages;
 }
 

@@ -26,6 +26,16 @@ const options = {
   inlineSourcesContent: false,
 };
 
+/** Modules, as others install them; the services are CommonJS. */
+const moduleFolders = ['client', 'cli'];
+
+/** @type {import('@swc/core').Options} */
+const moduleOptions = {
+  ...options,
+  jsc: { ...options.jsc, rewriteRelativeImportExtensions: true, transform: { verbatimModuleSyntax: true } },
+  module: { type: 'es6' },
+};
+
 /** Not for the services: tests, declarations, and the types of the protos, which leave nothing behind in JavaScript. */
 const unused = /\.test\.ts$|\.d\.ts$|^gen\//;
 
@@ -51,21 +61,18 @@ export async function transpile(root, say = () => {}, workspace = 'all') {
 /** @param {string} root @param {string} folder */
 const isWorkspace = (root, folder) => existsSync(path.join(root, folder, 'package.json'));
 
-/** The client is a module for others, and is built by scripts/client.mjs. */
-const isClient = (/** @type {string} */ folder) => folder === 'services/client';
-
 /** The workspaces, as paths from the root. `deploy` has other folders too. @param {string} root */
 const listWorkspaces = (root) =>
   ['services', 'deploy']
     .filter((folder) => existsSync(path.join(root, folder)))
     .flatMap((folder) => readdirSync(path.join(root, folder)).map((name) => `${folder}/${name}`))
-    .filter((folder) => isWorkspace(root, folder) && !isClient(folder));
+    .filter((folder) => isWorkspace(root, folder));
 
 /** A workspace and those that it depends on, as paths from the root. @param {string} root @param {string} workspace */
 function workspacesOf(root, workspace) {
   const workspaces = new Set([workspace]);
   for (const each of workspaces) {
-    const { dependencies } = JSON.parse(readFileSync(path.join(root, each, 'package.json'), 'utf8'));
+    const { dependencies = {} } = JSON.parse(readFileSync(path.join(root, each, 'package.json'), 'utf8'));
     const names = Object.keys(dependencies).filter((name) => name.startsWith('@granary/'));
     for (const name of names) {
       const folders = ['services', 'deploy'].map((folder) => name.replace('@granary', folder));
@@ -90,24 +97,29 @@ function writeAll(outputs) {
 
 /** The contents of the folder `dist` of a workspace, for each source. @param {string} workspace */
 function outputsOf(workspace) {
+  const isModule = moduleFolders.includes(path.basename(workspace));
   return readdirSync(path.join(workspace, 'src'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && /\.(ts|json)$/.test(entry.name))
     .map((entry) => path.join(entry.parentPath, entry.name))
     .filter((source) => !unused.test(path.relative(path.join(workspace, 'src'), source).replaceAll(path.sep, '/')))
     .map((source) => {
       const target = path.join(workspace, 'dist', path.relative(path.join(workspace, 'src'), source));
-      return source.endsWith('.ts') ? program(source, target.replace(/ts$/, 'js')) : copy(source, target);
+      return source.endsWith('.ts')
+        ? program(source, target.replace(/ts$/, 'js'), isModule ? moduleOptions : options)
+        : copy(source, target);
     });
 }
 
 /**
  * The program's last lines name the state of its source that it was made from, so it needs no record beside it.
- * @param {string} source @param {string} target
+ * @param {string} source @param {string} target @param {import('@swc/core').Options} translation
  * @returns {Output}
  */
-function program(source, target) {
+function program(source, target, translation) {
   const text = readFileSync(source, 'utf8');
-  const hash = createHash('sha256').update(`${mechanism()}\n${text}`).digest('hex');
+  const hash = createHash('sha256')
+    .update(`${mechanism(translation)}\n${text}`)
+    .digest('hex');
   const map = `${target}.map`;
   const end = `//# granarySource=${hash}\n//# sourceMappingURL=${path.basename(map)}\n`;
   return {
@@ -116,7 +128,7 @@ function program(source, target) {
     write: () => {
       const { transformSync } = require('@swc/core');
       const sourceFileName = path.relative(path.dirname(target), source).replaceAll(path.sep, '/');
-      const { code, map: mapping = '' } = transformSync(text, { ...options, filename: source, sourceFileName });
+      const { code, map: mapping = '' } = transformSync(text, { ...translation, filename: source, sourceFileName });
       // The program comes last: where it is, its map is.
       install(map, mapping);
       install(target, `${code.trimEnd()}\n${end}`);
@@ -130,9 +142,8 @@ function copy(source, target) {
   return { files: [target], isCurrent: () => readIfThere(target) === text, write: () => install(target, text) };
 }
 
-/** @type {string | undefined} */
-let knownMechanism;
-const mechanism = () => (knownMechanism ??= JSON.stringify([require('@swc/core/package.json').version, options]));
+/** @param {import('@swc/core').Options} translation */
+const mechanism = (translation) => JSON.stringify([require('@swc/core/package.json').version, translation]);
 
 /** Writes a file by a rename, so that nobody reads a part of it. @param {string} file @param {string} text */
 function install(file, text) {

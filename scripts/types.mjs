@@ -65,14 +65,14 @@ export async function generateTypes() {
 }
 
 /**
- * Judges the types of all services and tests, of the client, and those of the scripts that run before a build and are
- * JavaScript for that reason. Throws an error with what the compiler found in all of them.
+ * Judges the types of all services and tests, of the published packages, and of the scripts that run before a build and
+ * are JavaScript for that reason. Throws an error with what the compiler found in all of them.
  */
 async function checkTypes() {
   await generateTypes();
   const compiler = path.join(root, 'node_modules/typescript/bin/tsc');
   const problems = [];
-  for (const folder of ['services', 'services/client', 'scripts']) {
+  for (const folder of ['services', 'services/client', 'services/cli', 'scripts']) {
     const { code, output } = await runChild(process.execPath, [compiler, '-p', folder, '--noEmit'], { cwd: root });
     if (code !== 0) problems.push(output.trim());
   }

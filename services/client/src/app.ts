@@ -223,7 +223,7 @@ export class App<Types extends AppTypes = AnyApp> {
   async request<T = unknown>(
     method: Call['method'],
     path: string,
-    options: Pick<Call, 'query' | 'json' | 'headers'> & WriteOptions = {},
+    options: Pick<Call, 'query' | 'json' | 'jsonText' | 'headers'> & WriteOptions = {},
   ): Promise<T> {
     return this.context.transport.json({ ...options, method, path });
   }

@@ -1,8 +1,8 @@
 /**
  * How numbers of documents are read: as JavaScript does, whose numbers have some 16 digits, or exactly, where a number
- * that would change is a string with its digits.
+ * that would change is a string with its digits; or what reads the texts of JSON in the place of `JSON.parse`.
  */
-export type Numbers = 'double' | 'exact';
+export type Numbers = 'double' | 'exact' | ((text: string) => unknown);
 
 interface Source {
   source?: string;
@@ -27,6 +27,7 @@ function exactly(_: string, value: unknown, context?: Source): unknown {
 
 /** Throws a TypeError where the engine cannot tell how a number was written. */
 export function parserOf(numbers: Numbers): (text: string) => unknown {
+  if (typeof numbers === 'function') return numbers;
   if (numbers === 'double') return JSON.parse;
   let source: string | undefined;
   JSON.parse('1', (_, __, context?: Source) => (source = context?.source));

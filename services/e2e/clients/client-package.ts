@@ -26,7 +26,7 @@ export class ClientPackage {
   static async install(): Promise<ClientPackage> {
     const installed = new ClientPackage(await mkdtemp(join(tmpdir(), 'granary-client-')));
     const { folder } = installed;
-    const printed = await runProgram(process.execPath, ['scripts/client.mjs', folder], { cwd: repository });
+    const printed = await runProgram(process.execPath, ['scripts/packages.mjs', 'client', folder], { cwd: repository });
     await writeFile(join(folder, 'package.json'), '{"type":"module","private":true}');
     const archive = printed.trim().split('\n').at(-1)!;
     await runProgram('npm', ['install', '--offline', '--no-audit', '--no-fund', archive], { cwd: folder });

@@ -47,6 +47,8 @@ export interface Call extends WriteOptions {
   headers?: Record<string, string | undefined> | undefined;
   /** Is sent as JSON. */
   json?: unknown;
+  /** JSON that is sent as it is, in place of `json`. */
+  jsonText?: string | undefined;
   /** A body for each attempt; undefined where there can be no other attempt. */
   body?: (() => BodyInit) | undefined;
   /** It is made once, whatever comes of it. */
@@ -175,9 +177,9 @@ export class Transport {
     // A read that is paid for is paid for again without one.
     const mayPay = this.settings.pay !== undefined || Object.keys(this.settings.payingHeaders).length > 0;
     if (!isRead || mayPay) headers.set('Idempotency-Key', call.idempotencyKey ?? newKey());
-    if (call.json !== undefined) headers.set('Content-Type', 'application/json');
+    const text = call.jsonText ?? (call.json === undefined ? undefined : JSON.stringify(call.json));
+    if (text !== undefined) headers.set('Content-Type', 'application/json');
     for (const [name, value] of Object.entries(call.headers ?? {})) if (value !== undefined) headers.set(name, value);
-    const text = call.json === undefined ? undefined : JSON.stringify(call.json);
     return { call, url: urlOf(this.settings.url, call), headers, text, isPaid: false };
   }
 

@@ -1,0 +1,138 @@
+import { readFile } from 'node:fs/promises';
+import type { Command } from 'commander';
+import { Failure, isGranaryError, UsageError } from '../failure.ts';
+import { profilePath, readProfiles, writeProfiles, type Profile } from '../profiles/profile-file.ts';
+import { checkedUrl, defaultUrl, type Target } from '../profiles/target.ts';
+import { connectApp, connectOperator } from '../session/connect.ts';
+import { action, type Invocation } from '../session/invocation.ts';
+import { printList } from '../terminal/table.ts';
+
+interface LoginOptions {
+  operator?: boolean;
+  keyFile?: string;
+  keyStdin?: boolean;
+}
+
+export function addProfileCommands(program: Command): void {
+  program
+    .command('login')
+    .description('store the service, an app and its key under a name')
+    .option('--operator', "store the operator's key, which makes and deletes apps")
+    .option('--key-file <file>', 'read the key from this file')
+    .option('--key-stdin', 'read the key from stdin')
+    .action(action<LoginOptions>(login));
+  program.command('logout').description('forget a profile with its keys').action(action(logout));
+  program.command('profiles').description('list what is stored').action(action(list));
+  program.command('use').description('use this profile where none is named').argument('<profile>').action(action(use));
+}
+
+/** Asks for what flags and the environment do not say, tries the key, and stores it. */
+async function login(call: Invocation<LoginOptions>): Promise<void> {
+  const { options, terminal, signal } = call;
+  const stored = await readProfiles();
+  const name = options.profile ?? (process.env['GRANARY_PROFILE'] || stored.current);
+  const before: Partial<Profile> = stored.profiles[name] ?? {};
+  const ask = async (question: string, fallback: string | undefined) => {
+    if (!terminal.isInteractive) return fallback;
+    const answer = await terminal.ask(`${question}${fallback === undefined ? '' : ` [${fallback}]`}: `, { signal });
+    return answer === '' ? fallback : answer;
+  };
+  const env = process.env;
+  const url = checkedUrl(
+    options.url ?? (env['GRANARY_URL'] || (await ask('URL of the service', before.url ?? defaultUrl)) || defaultUrl),
+  );
+  const ofSameService = before.url === url ? before : {};
+  const app =
+    options.app ?? (env['GRANARY_APP'] || (options.operator ? before.app : await ask('App', ofSameService.app)));
+  if (!options.operator && !app) throw new UsageError('No app is named', 'Name it by --app.');
+  const key = await readKey(call);
+  const profile: Profile = options.operator
+    ? { ...ofSameService, url, app: app ?? ofSameService.app, operatorKey: key }
+    : { ...ofSameService, url, app, appKey: key };
+  await tryKey(call, profile, options.operator === true);
+  const profiles = { ...stored.profiles, [name]: profile };
+  await writeProfiles({ current: name, profiles });
+  const what = options.operator ? "the operator's key" : `the key of ${app}`;
+  terminal.say(`The profile "${name}" has ${what} at ${url}. It is in ${profilePath()}, for you alone.`);
+}
+
+async function readKey({ options, terminal, signal }: Invocation<LoginOptions>): Promise<string> {
+  const fromEnvironment = process.env[options.operator ? 'GRANARY_OPERATOR_KEY' : 'GRANARY_APP_KEY'];
+  let key: string;
+  if (options.keyFile !== undefined) {
+    key = await readFile(options.keyFile, 'utf8').catch((error: Error) => {
+      throw new UsageError(`The key cannot be read: ${error.message}`);
+    });
+  } else if (options.keyStdin) key = await terminal.readAll('The key');
+  else if (fromEnvironment) key = fromEnvironment;
+  else if (terminal.isInteractive) key = await terminal.ask('Key (not shown): ', { isSecret: true, signal });
+  else throw new UsageError('There is no key', 'Give it by --key-stdin, --key-file or the environment.');
+  if (!/^[\x21-\x7e]+$/.test(key.trim())) throw new UsageError('The key is empty, or has characters that no key has');
+  return key.trim();
+}
+
+const noTarget = {
+  profile: '',
+  app: undefined,
+  appKey: undefined,
+  operatorKey: undefined,
+  agentKey: undefined,
+  userKey: undefined,
+};
+
+/** Throws where the service does not take the key: a profile that is stored works. */
+async function tryKey({ signal }: Invocation, profile: Profile, isOperator: boolean): Promise<void> {
+  const target: Target = { ...noTarget, ...profile };
+  const service = await (isOperator ? connectOperator(target) : connectApp(target));
+  const path = isOperator ? '/api/applications' : `/api/apps/${encodeURIComponent(profile.app!)}/health`;
+  try {
+    await service.request('GET', path, { query: isOperator ? { limit: 1 } : {}, signal });
+  } catch (error) {
+    if (!isGranaryError(error)) throw error;
+    // A key that may only write is a key, too.
+    if (error.code === 'FORBIDDEN') return;
+    if (error.code !== 'UNAUTHENTICATED') throw error;
+    const owner = isOperator ? 'the operator' : `the app "${profile.app}"`;
+    throw new Failure(`The service does not know this key of ${owner}: nothing was stored`, { exitCode: 3 });
+  }
+}
+
+async function logout({ options, terminal }: Invocation): Promise<void> {
+  const stored = await readProfiles();
+  const name = options.profile ?? stored.current;
+  if (!stored.profiles[name]) throw new UsageError(`There is no profile "${name}"`, '`granary profiles` lists them.');
+  const { [name]: _forgotten, ...profiles } = stored.profiles;
+  await writeProfiles({ current: stored.current === name ? 'default' : stored.current, profiles });
+  terminal.say(`The profile "${name}" is forgotten. Its keys still work: \`granary keys delete\` revokes a key.`);
+}
+
+async function list({ terminal }: Invocation): Promise<void> {
+  const { current, profiles } = await readProfiles();
+  const items = Object.entries(profiles).map(([name, { url, app, appKey, operatorKey }]) => ({
+    name,
+    current: name === current,
+    url,
+    app,
+    app_key: shownKey(appKey),
+    operator_key: shownKey(operatorKey),
+  }));
+  await printList(terminal, items, {
+    profile: ({ name }) => name,
+    current: (item) => (item.current ? '*' : ''),
+    url: ({ url }) => url,
+    app: ({ app }) => app,
+    'app key': (item) => item.app_key,
+    'operator key': (item) => item.operator_key,
+  });
+}
+
+/** Its last four characters, as lists of keys show them. */
+const shownKey = (key: string | undefined): string | undefined => key && `…${key.slice(-4)}`;
+
+async function use(call: Invocation): Promise<void> {
+  const [name] = call.args<[string]>();
+  const { profiles } = await readProfiles();
+  if (!profiles[name]) throw new UsageError(`There is no profile "${name}"`, '`granary profiles` lists them.');
+  await writeProfiles({ current: name, profiles });
+  call.terminal.say(`"${name}" is used now: ${profiles[name].url}`);
+}

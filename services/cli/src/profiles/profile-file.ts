@@ -1,0 +1,65 @@
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Failure } from '../failure.ts';
+
+/** A service with an app and keys, under a name. */
+export interface Profile {
+  url: string;
+  app?: string | undefined;
+  appKey?: string | undefined;
+  operatorKey?: string | undefined;
+}
+
+export interface Profiles {
+  /** The profile that is used where none is named. */
+  current: string;
+  profiles: Record<string, Profile>;
+}
+
+export const profilePath = (env: NodeJS.ProcessEnv = process.env): string =>
+  join(env['XDG_CONFIG_HOME'] || join(homedir(), '.config'), 'granary', 'profiles.json');
+
+/** The profiles of the user; none where there is no file. Throws Failure where the file is none of ours. */
+export async function readProfiles(file = profilePath()): Promise<Profiles> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { current: 'default', profiles: {} };
+    throw new Failure(`The profiles cannot be read: ${(error as Error).message}`);
+  }
+  const profiles = parsedProfiles(text);
+  if (!profiles) throw new Failure(`${file} is damaged`, { nextStep: 'Remove it, and run `granary login` again.' });
+  if (process.platform !== 'win32' && ((await stat(file)).mode & 0o077) !== 0) await chmod(file, 0o600);
+  return profiles;
+}
+
+function parsedProfiles(text: string): Profiles | undefined {
+  try {
+    const { current, profiles } = JSON.parse(text) as Partial<Profiles>;
+    const isWhole =
+      typeof current === 'string' &&
+      typeof profiles === 'object' &&
+      Object.values(profiles).every((profile) => typeof profile?.url === 'string');
+    // Names are chosen by users: a profile may be called as a member of every object is.
+    return isWhole
+      ? { current, profiles: Object.assign(Object.create(null), profiles) as Record<string, Profile> }
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Stores the profiles, for the user alone: a reader sees the file of before or the new one. */
+export async function writeProfiles(profiles: Profiles, file = profilePath()): Promise<void> {
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+  const staging = `${file}.${randomBytes(6).toString('hex')}`;
+  try {
+    await writeFile(staging, `${JSON.stringify(profiles, null, 2)}\n`, { mode: 0o600, flag: 'wx' });
+    await rename(staging, file);
+  } finally {
+    await rm(staging, { force: true });
+  }
+}

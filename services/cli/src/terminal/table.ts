@@ -1,0 +1,83 @@
+import { jsonText, plainText } from '../exact-json.ts';
+import { visible, type Terminal } from './terminal.ts';
+
+/** A column of a table: its title, and what of an item it shows. */
+export type Columns<T> = Readonly<Record<string, (item: T) => unknown>>;
+
+const gap = 2;
+const narrowest = 8;
+
+/**
+ * Prints a list: to a person as a table, to a pipe as lines of values between tabs under a line of titles, and with
+ * --json as one array of the items themselves.
+ */
+export async function printList<T>(terminal: Terminal, items: readonly T[], columns: Columns<T>): Promise<void> {
+  if (terminal.options.json) return terminal.print(jsonText(items));
+  const titles = Object.keys(columns);
+  const rows = items.map((item) => Object.values(columns).map((value) => plainText(value(item))));
+  if (!terminal.isForPeople) {
+    for (const row of [titles, ...rows]) await terminal.print(row.map(oneLine).join('\t'));
+    return;
+  }
+  if (rows.length === 0) return terminal.say('There are none.');
+  const [head, ...lines] = tableLines([titles, ...rows], terminal.width);
+  await terminal.print(terminal.styled('bold', head!));
+  for (const line of lines) await terminal.print(line);
+}
+
+/** Prints one thing: to a person its members below each other, else as JSON. */
+export async function printObject(terminal: Terminal, value: object): Promise<void> {
+  if (!terminal.isForPeople) return terminal.print(jsonText(value));
+  const members = Object.entries(value).filter(([, each]) => each !== undefined);
+  const width = Math.max(...members.map(([name]) => textWidth(name)));
+  for (const [name, each] of members) {
+    await terminal.print(`${terminal.styled('bold', padded(name, width))}  ${oneLine(visible(plainText(each)))}`);
+  }
+}
+
+const oneLine = (text: string): string => text.replace(/[\t\r\n]+/g, ' ');
+
+/** The lines of a table that is not wider than `width`: the widest columns are cut. */
+export function tableLines(rows: ReadonlyArray<readonly string[]>, width: number): string[] {
+  const cells = rows.map((row) => row.map((text) => oneLine(visible(text))));
+  const widths = (cells[0] ?? []).map((_, column) => Math.max(...cells.map((row) => textWidth(row[column] ?? ''))));
+  let excess = widths.reduce((sum, each) => sum + each + gap, -gap) - width;
+  while (excess > 0) {
+    const widest = Math.max(...widths);
+    if (widest <= narrowest) break;
+    const column = widths.indexOf(widest);
+    const second = Math.max(narrowest, ...widths.filter((_, index) => index !== column));
+    const cut = Math.max(1, Math.min(excess, widest - second));
+    widths[column] = widest - cut;
+    excess -= cut;
+  }
+  return cells.map((row) =>
+    row
+      .map((text, column) => padded(shortened(text, widths[column]!), widths[column]!))
+      .join(' '.repeat(gap))
+      .trimEnd(),
+  );
+}
+
+/** Characters that terminals show two columns wide, and marks that take none. */
+const wide =
+  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
+const combining = /\p{M}|\u200d|\ufe0f/u;
+
+function textWidth(text: string): number {
+  let width = 0;
+  for (const character of text) width += combining.test(character) ? 0 : wide.test(character) ? 2 : 1;
+  return width;
+}
+
+const padded = (text: string, width: number): string => text + ' '.repeat(Math.max(0, width - textWidth(text)));
+
+function shortened(text: string, width: number): string {
+  if (textWidth(text) <= width) return text;
+  let cut = '';
+  for (const character of text) {
+    if (textWidth(cut + character) > width - 1) break;
+    cut += character;
+  }
+  return `${cut}…`;
+}
