@@ -32,7 +32,12 @@ const moduleFolders = ['client', 'cli'];
 /** @type {import('@swc/core').Options} */
 const moduleOptions = {
   ...options,
-  jsc: { ...options.jsc, rewriteRelativeImportExtensions: true, transform: { verbatimModuleSyntax: true } },
+  // Its types do not have the first member yet.
+  jsc: /** @type {import('@swc/core').JscConfig} */ ({
+    rewriteRelativeImportExtensions: true,
+    transform: { verbatimModuleSyntax: true },
+    ...options.jsc,
+  }),
   module: { type: 'es6' },
 };
 
