@@ -119,7 +119,7 @@ export const rooms = {
   ],
   tasks: [],
   client: ['http', 'documents', 'files', 'feed'],
-  cli: ['terminal', 'profiles', 'session', 'types', 'filters', 'transfers', 'proof', 'proxy', 'commands'],
+  cli: ['terminal', 'profiles', 'session', 'types', 'filters', 'transfers', 'proof', 'proxy', 'completion', 'commands'],
   local: ['postgres', 'processes', 'start'],
   operator: ['program', 'settings', 'chains', 'backup', 'commands'],
   stack: ['tools', 'programs', 'kafka', 'minio'],

@@ -48,7 +48,6 @@ export const isGranaryError = (error: unknown): error is GranaryError =>
 export function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError) return exitCodes.usage;
   if (error instanceof Failure) return error.exitCode;
-  if (error instanceof Interrupted) return exitCodes.interrupted;
   if (!isGranaryError(error)) return exitCodes.failed;
   const { code, status } = error;
   if (code === 'NETWORK_ERROR' || code === 'TIMEOUT' || [502, 503, 504].includes(status)) return exitCodes.unreachable;

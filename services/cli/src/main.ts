@@ -45,8 +45,10 @@ async function main(): Promise<void> {
       process.exitCode = error.exitCode === 0 ? 0 : exitCodes.usage;
       return;
     }
-    if (!(error instanceof Interrupted)) report(program, error);
-    process.exitCode = exitCodeOf(error);
+    // However a part of Node or of the client puts it, Ctrl-C has ended the command.
+    const isInterrupted = interruption.signal.aborted;
+    if (!isInterrupted) report(program, error);
+    process.exitCode = isInterrupted ? exitCodes.interrupted : exitCodeOf(error);
   }
 }
 

@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander';
 import { addCollectionCommands } from './commands/collections.ts';
+import { addCompletionCommands } from './commands/completion.ts';
 import { addProfileCommands } from './commands/profiles.ts';
 import { version } from './session/version.ts';
 
@@ -25,6 +26,7 @@ export function buildProgram(): Command {
   program.configureHelp({ showGlobalOptions: false, sortSubcommands: false });
   addProfileCommands(program);
   addCollectionCommands(program);
+  addCompletionCommands(program);
   for (const command of commandsBelow(program)) command.copyInheritedSettings(program);
   return program;
 }

@@ -1,0 +1,94 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { limitMs } from '@granary/testing/speed';
+import type { Granary } from '../support/granary';
+import { repository, runProgram } from './generated';
+
+export interface CommandResult {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+export interface CommandOptions {
+  env?: Record<string, string>;
+  /** Text for stdin, which ends behind it. */
+  input?: string;
+  cwd?: string;
+  /** The Node that runs it; this one if nothing else is said. */
+  node?: string;
+}
+
+/** The command line as its users have it: the package, installed into an empty folder, with a home of its own. */
+export class CliPackage {
+  private constructor(readonly folder: string) {}
+
+  static async install(): Promise<CliPackage> {
+    const folder = await mkdtemp(join(tmpdir(), 'granary-cli-'));
+    const printed = await runProgram(process.execPath, ['scripts/packages.mjs', 'cli', folder], { cwd: repository });
+    await writeFile(join(folder, 'package.json'), '{"private":true}');
+    const archive = printed.trim().split('\n').at(-1)!;
+    await runProgram('npm', ['install', '--offline', '--no-audit', '--no-fund', archive], { cwd: folder });
+    return new CliPackage(folder);
+  }
+
+  /** Where `npx granary` finds it. */
+  get program(): string {
+    return join(this.folder, 'node_modules/.bin/granary');
+  }
+
+  /** Starts a command with pipes. */
+  start(args: readonly string[], { env = {}, cwd = this.folder, node = process.execPath }: CommandOptions = {}) {
+    return spawn(node, [this.program, ...args], { cwd, env: this.environment(env), stdio: 'pipe' });
+  }
+
+  /** Runs a command with pipes. */
+  async run(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
+    const child = this.start(args, options);
+    child.stdin.on('error', () => {}).end(options.input ?? '');
+    return resultOf(child);
+  }
+
+  /** Runs a command in a pseudo-terminal. Each answer is typed once the text before it is shown; stdout has it all. */
+  async runInTerminal(
+    args: readonly string[],
+    { env = {}, cwd = this.folder, node = process.execPath }: CommandOptions = {},
+    { answers = [], columns = 80 }: { answers?: Array<[string, string]>; columns?: number } = {},
+  ): Promise<CommandResult> {
+    const script = join(__dirname, 'cli/terminal.py');
+    const call = [script, String(columns), JSON.stringify(answers), node, this.program, ...args];
+    return resultOf(spawn('python3', call, { cwd, env: { ...this.environment(env), TERM: 'xterm' }, stdio: 'pipe' }));
+  }
+
+  /** The environment of a command: nothing of the tests but what programs need. */
+  private environment(env: Record<string, string>): NodeJS.ProcessEnv {
+    const { PATH, TMPDIR } = process.env;
+    return { PATH, ...(TMPDIR && { TMPDIR }), HOME: this.folder, ...env };
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** What a program writes, and how it ends. */
+export async function resultOf(child: ChildProcess): Promise<CommandResult> {
+  let [stdout, stderr] = ['', ''];
+  child.stdout!.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+  child.stderr!.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  const timer = setTimeout(() => child.kill('SIGKILL'), limitMs(120_000));
+  try {
+    const code = await new Promise<number | null>((resolve, reject) => child.on('close', resolve).on('error', reject));
+    return { code, stdout, stderr };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** The variables with which a command finds an app. */
+export const environmentOf = (
+  { url }: Granary,
+  { appId, key }: { appId: string; key: string },
+): Record<string, string> => ({ GRANARY_URL: url, GRANARY_APP: appId, GRANARY_APP_KEY: key });
