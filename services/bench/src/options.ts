@@ -55,6 +55,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        or parts of it with processes of their own:
                        broadcast: commits told to 1,000 and to 10,000 feeds, beside a bare
                          server; needs 12,000 open files
+                       cli: the start of the command line, beside that of Node alone
                        events: the bus, on both transports; Kafka needs Java
                        feeds: single writes beside 1,000 feeds of their collection, beside none
                        growth: reads by an index at 10,000 to 1,000,000 documents,

@@ -1,4 +1,5 @@
 import { broadcastLines, measureBroadcast } from './broadcast';
+import { commandLineLines, measureCommandLine } from './command-line';
 import { eventsLines, measureEvents } from './events';
 import { feedsLines, measureFeeds } from './feeds';
 import { growthLines, measureGrowth } from './growth';
@@ -32,6 +33,7 @@ const ownCase =
 /** Cases measured in their own processes. */
 export const ownCases = {
   broadcast: ownCase(measureBroadcast, broadcastLines),
+  cli: ownCase(measureCommandLine, commandLineLines),
   events: ownCase(measureEvents, eventsLines),
   feeds: ownCase(measureFeeds, feedsLines),
   growth: ownCase(measureGrowth, growthLines),
