@@ -45,7 +45,6 @@ export const rooms = {
     'query/plan',
     'query/sql',
     'query/execute',
-    'listings',
     'jobs',
     'chain',
     'usage',

@@ -17,7 +17,7 @@ import { newId, newSecret } from '@granary/shared/ids';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
-import { listPage } from '../listings/listing';
+import { listPage } from '@granary/shared/postgres/listing';
 import { findApp, type App } from '../catalog/app';
 import { withAppLockOnce } from '../catalog/app-lock';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';

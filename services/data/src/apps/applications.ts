@@ -20,7 +20,7 @@ import { firstKeyName, issueKey } from './app-keys';
 import { createCommitsTable } from '../chain/commit-log';
 import { genesisHash } from '../chain/hash-chain';
 import { enqueueJob } from '../jobs/queue';
-import { listingBytesMax, listingRowsMax } from '../listings/listing';
+import { listingBytesMax, listingRowsMax } from '@granary/shared/postgres/listing';
 import { ALREADY_EXISTS, isAppId } from '../catalog/names';
 import { APP_NOT_FOUND, findApp } from '../catalog/app';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';

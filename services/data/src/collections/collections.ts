@@ -17,7 +17,7 @@ import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v
 import { COLLECTION_NOT_FOUND, requireCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { contradictedType } from '../catalog/index-definition';
 import { enqueueJob } from '../jobs/queue';
-import { listPage } from '../listings/listing';
+import { listPage } from '@granary/shared/postgres/listing';
 import { hasSameType, parseSchema, ruleOfType, type Schema } from '../catalog/schema';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { usageColumns, usageEvent, type UsageRow } from '../usage/event';

@@ -6,7 +6,7 @@ import type { ListIndexesRequest } from '@granary/shared/gen/granary/data/v1/Lis
 import type { ListIndexesResponse } from '@granary/shared/gen/granary/data/v1/ListIndexesResponse';
 import { requireCollection } from '../catalog/collection';
 import { storedPrice } from '../catalog/read-price';
-import { listPage } from '../listings/listing';
+import { listPage } from '@granary/shared/postgres/listing';
 import { findApp } from '../catalog/app';
 import type { PoolContext } from '../postgres/databases';
 

@@ -18,7 +18,7 @@ import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
 import { isName } from '../catalog/names';
-import { listPage } from '../listings/listing';
+import { listPage } from '@granary/shared/postgres/listing';
 import { dropAbandoned } from '../tables/abandoned';
 import { makeDatasetTable } from './table';
 import { datasetTables, type DatasetTableSweeper } from './table-sweeper';

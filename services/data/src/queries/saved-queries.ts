@@ -13,7 +13,7 @@ import { findCollection } from '../catalog/collection';
 import { LookupCache } from '../catalog/cache';
 import { and } from '../query/language/condition';
 import { allJoins } from '../query/language/joins';
-import { listPage } from '../listings/listing';
+import { listPage } from '@granary/shared/postgres/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { noSuchCollection } from '../catalog/near-collection';
 import { invalidQuery, overLimit } from '../query/language/query-error';

@@ -1,12 +1,12 @@
 import { invalid, notFound } from '@granary/shared/errors';
 import type { ListCommitsRequest } from '@granary/shared/gen/granary/data/v1/ListCommitsRequest';
 import type { ListCommitsResponse } from '@granary/shared/gen/granary/data/v1/ListCommitsResponse';
+import { INVALID_CURSOR } from '@granary/shared/postgres/listing';
 import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { Call } from '@granary/shared/rpc/types';
 import { APP_NOT_FOUND, findApp } from '../catalog/app';
 import { readCommits, type CommitRecord } from '../chain/commit-pages';
-import { INVALID_CURSOR } from '../query/language/paging';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { addTexts, entriesOf, type CommitEntry } from './commit-entries';
 import type { ReadContext } from './read-context';

@@ -13,7 +13,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { ReadAccess } from '../catalog/collection';
 import { enqueueJob, type JobKind, type JobOptions } from '../jobs/queue';
-import { listPage } from '../listings/listing';
+import { listPage } from '@granary/shared/postgres/listing';
 import { ALREADY_EXISTS } from '../catalog/names';
 import { checkDefinition, definitionOf, insertView } from './definition';
 import { readLayout } from './layout';

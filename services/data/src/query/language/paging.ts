@@ -2,6 +2,7 @@ import { invalid, ServiceError } from '@granary/shared/errors';
 import { compileProjection, type Projection } from '../../json/project';
 import { jsonErrorPath, translateJsonErrors } from '@granary/shared/json/service-error';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
+import { INVALID_CURSOR } from '@granary/shared/postgres/listing';
 import { INVALID_QUERY, invalidQuery, overLimit } from './query-error';
 import { parseSort, type SortTerm } from './sort';
 
@@ -74,8 +75,6 @@ export function parseSortList(value: JsonValue | undefined, location = 'sort'): 
   if (!Array.isArray(value)) throw invalidQuery(location, 'must be a field or a list of fields');
   return parseSort(value, location);
 }
-
-export const INVALID_CURSOR = 'INVALID_CURSOR';
 
 export function invalidCursor(message: string): ReturnType<typeof invalid> {
   return invalid(`The cursor ${message}`, { cursor: [message] }, INVALID_CURSOR);
