@@ -1,4 +1,4 @@
-import { notFound, ServiceError } from '@granary/shared/errors';
+import { invalid, notFound, ServiceError } from '@granary/shared/errors';
 import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Job } from '@granary/shared/gen/granary/data/v1/Job';
@@ -7,8 +7,19 @@ import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks
 import { newCall, type Call, type Client, type Handlers } from '@granary/shared/rpc/types';
 import { parseTicket } from '@granary/shared/ids';
 import type { Logger } from '@granary/shared/logger';
+import { checkListingLimit } from '@granary/shared/postgres/listing';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { findTask, hasEnded, isFurther, isTaskStatus, TASK_NOT_FOUND, type Task } from './tasks';
+import {
+  findTask,
+  hasEnded,
+  isFurther,
+  isTaskStatus,
+  listTasks,
+  statuses,
+  TASK_NOT_FOUND,
+  type Task,
+  type TaskStatus,
+} from './tasks';
 
 interface TasksContext {
   pool: Pool;
@@ -31,7 +42,23 @@ export function tasksHandlers(parts: TasksContext): Handlers<TasksDefinition> {
           throw taskNotFound();
       }
     },
+
+    listTasks: async ({ appId, status, limit, cursor }) => {
+      const filter = { appId: required(appId), status: status === '' ? undefined : toStatus(status) };
+      const { entries, nextCursor } = await listTasks(parts.pool, filter, { limit: checkListingLimit(limit), cursor });
+      return { tasks: entries.map(toMessage), nextCursor };
+    },
   };
+}
+
+function required(appId: string): string {
+  if (appId === '') throw invalid('An application is needed', { app_id: ['is required'] });
+  return appId;
+}
+
+function toStatus(status: string): TaskStatus {
+  if (isTaskStatus(status)) return status;
+  throw invalid('The status is not one of a task', { status: [`must be one of ${statuses.join(', ')}`] });
 }
 
 const taskNotFound = () => notFound(TASK_NOT_FOUND, 'There is no such task');

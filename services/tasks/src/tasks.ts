@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { PoisonEvent, type Handle } from '@granary/shared/bus/inbox';
+import { listPage, type Listing, type ListingRequest } from '@granary/shared/postgres/listing';
 import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { empty, sql } from '@granary/shared/postgres/sql';
 
 export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 
@@ -9,7 +10,7 @@ export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 export const tasksTopic = 'tasks';
 
 /** The statuses in order. A task only moves forward, and not at all once it is Completed or Failed. */
-const statuses = [
+export const statuses = [
   'Pending',
   'PaymentBroadcast',
   'PaymentConfirming',
@@ -109,11 +110,31 @@ async function advanceTask(tx: Queryable, task: Task): Promise<void> {
   );
 }
 
+const columns = sql`ticket_id as "ticketId", app_id as "appId", operation_type as "operationType", status, error, progress,
+  progress_log as "progressLog", result_text as "resultText", created_at as "createdAt", updated_at as "updatedAt"`;
+
 export function findTask(db: Queryable, ticketId: string): Promise<Task | undefined> {
-  return row<Task>(
-    db,
-    sql`select ticket_id as "ticketId", app_id as "appId", operation_type as "operationType", status, error, progress,
-        progress_log as "progressLog", result_text as "resultText", created_at as "createdAt", updated_at as "updatedAt"
-      from task where ticket_id = ${ticketId}`,
-  );
+  return row<Task>(db, sql`select ${columns} from task where ticket_id = ${ticketId}`);
+}
+
+/** A page of the tasks of an app, or of those in one state, the newest first. Throws INVALID_CURSOR. */
+export function listTasks(
+  db: Queryable,
+  { appId, status }: { appId: string; status: TaskStatus | undefined },
+  request: ListingRequest,
+): Promise<Listing<Task>> {
+  const source = {
+    columns,
+    from: sql`task where app_id = ${appId} ${status === undefined ? empty : sql`and status = ${status}`}`,
+    key: [
+      // A Date made it, so that it has whole milliseconds.
+      { column: sql`created_at`, type: 'time' as const },
+      { column: sql`ticket_id`, type: 'text' as const },
+    ],
+    isDescending: true,
+    bytes: sql`coalesce(octet_length(result_text), 0) + coalesce(octet_length(error), 0)
+      + octet_length(array_to_string(progress_log, ''))`,
+    keyOf: ({ createdAt, ticketId }: Task) => [createdAt, ticketId],
+  };
+  return listPage<Task>(db, source, request);
 }

@@ -73,7 +73,7 @@ export const beginningEvent = (appId: string, { ticketId, createdAt }: ImportSta
   taskEvent('job.created', ticketId, 1n, {
     app_id: appId,
     operation_type: operationType,
-    status: 'Pending',
+    status: 'StoringData',
     progress: 0,
     at: createdAt.toISOString(),
   });
