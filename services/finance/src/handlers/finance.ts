@@ -2,10 +2,14 @@ import { invalid } from '@granary/shared/errors';
 import type { CollectionCost as CollectionCostMessage } from '@granary/shared/gen/granary/finance/v1/CollectionCost';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
 import type { Transaction as TransactionMessage } from '@granary/shared/gen/granary/finance/v1/Transaction';
+import type { WalletEntry as WalletEntryMessage } from '@granary/shared/gen/granary/finance/v1/WalletEntry';
 import type { Wallet as WalletMessage } from '@granary/shared/gen/granary/finance/v1/Wallet';
+import { checkListingLimit } from '@granary/shared/postgres/listing';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { message, type Handlers } from '@granary/shared/rpc/types';
 import { listAuthzTransactions, type AuthzTransaction } from '../ledger/authz-transactions';
+import { walletAccount } from '../ledger/kinds';
+import { listMovements, type AccountMovement } from '../ledger/movements';
 import { checkPage } from '../page';
 import { payoutHandlers, required, type PayoutHandlerOptions } from './payouts';
 import type { PricesIn } from '../usage/prices';
@@ -24,6 +28,12 @@ export function financeHandlers(
   const { wallets, pricesIn, now } = options;
   return {
     getWallet: async ({ appId }) => toWallet(await getWallet(wallets, required(appId))),
+
+    listWalletEntries: async ({ appId, limit, cursor }) => {
+      const page = { limit: checkListingLimit(limit), cursor };
+      const { entries, nextCursor } = await listMovements(wallets.pool, walletAccount(required(appId)), page);
+      return { entries: entries.map(toWalletEntry), nextCursor };
+    },
 
     ...payoutHandlers(options),
 
@@ -60,6 +70,15 @@ function toWallet(wallet: Wallet): WalletMessage {
     updatedAt: wallet.updatedAt.toISOString(),
   };
 }
+
+const toWalletEntry = ({ id, amount, isCredit, kind, ref, createdAt }: AccountMovement): WalletEntryMessage => ({
+  id,
+  amount: amount.toString(),
+  isCredit,
+  kind,
+  ref,
+  createdAt: createdAt.toISOString(),
+});
 
 function toCollectionCost(cost: CollectionCost): CollectionCostMessage {
   return message<CollectionCostMessage>({
