@@ -95,6 +95,7 @@ const repeatable: MethodNames = {
   blobs: ['deleteBlob'],
   finance: [
     'getWallet',
+    'listWalletEntries',
     'getPayoutInfo',
     'listPayouts',
     'getRetentionCost',
@@ -116,7 +117,7 @@ const repeatable: MethodNames = {
     'listPaymentKinds',
     'listPaymentNetworks',
   ],
-  tasks: ['getTask'],
+  tasks: ['getTask', 'listTasks'],
 };
 
 /** Frequent calls with small messages, multiplexed over the wire. All of them are repeatable. */

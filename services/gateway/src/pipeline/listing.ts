@@ -13,6 +13,12 @@ export const listingQuery = z.object({
 });
 type ListingQuery = z.output<typeof listingQuery>;
 
+/** Parameters of a list that only grows, the newest first. */
+export const newestFirstQuery = z.strictObject({
+  limit: wholeParameter(1, pageMax).default(100).describe('Entries of the page, at most'),
+  cursor: z.string().min(1).max(2_000).optional().describe('`next_cursor` of the page before'),
+});
+
 /** The headers of a listing, for the document. */
 export const listingHeaders = {
   Link: 'Where there is more: the next page, as `</api/…>; rel="next"`',

@@ -4,7 +4,8 @@ import type { PaymentState } from '@granary/shared/gen/granary/payments/v1/Payme
 import type { Task } from '@granary/shared/gen/granary/tasks/v1/Task';
 import { parseTicket } from '@granary/shared/ids';
 import { json, jsonText, type Answer } from '../http/answer';
-import { route, type RouteRequest } from '../pipeline/route';
+import { listingHeaders, newestFirstQuery, nextCursorSchema, nextLink } from '../pipeline/listing';
+import { canonicalPathOf, route, type RouteRequest } from '../pipeline/route';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { exampleTicket, exampleTime, objectSchema, timeSchema } from '../validation/schemas';
 
@@ -16,6 +17,17 @@ const statuses = [
   'StoringData',
   'Completed',
 ] as const;
+
+const exampleTask = {
+  ticket_id: exampleTicket,
+  status: 'Completed',
+  operation_type: 'store',
+  app_id: 'demo',
+  created_at: exampleTime,
+  updated_at: exampleTime,
+  progress: 1,
+  progress_log: [],
+};
 
 const taskSchema = z
   .object({
@@ -43,18 +55,7 @@ const taskSchema = z
   })
   .meta({
     id: 'Task',
-    examples: [
-      {
-        ticket_id: exampleTicket,
-        status: 'Completed',
-        operation_type: 'store',
-        app_id: 'demo',
-        created_at: exampleTime,
-        updated_at: exampleTime,
-        progress: 1,
-        progress_log: [],
-      },
-    ],
+    examples: [exampleTask],
   });
 
 function taskJson(task: Task) {
@@ -127,5 +128,45 @@ export const taskRoutes = [
     prefixes: ['', '/api'],
     id: 'getTaskAlias',
     undocumented: 'alias',
+  }),
+  route({
+    method: 'GET',
+    path: '/apps/{app_id}/tasks',
+    id: 'listTasks',
+    summary: 'List the tasks of an application',
+    description:
+      'The newest first: builds of indexes and views, imports, and what is dropped, as `GET /api/tasks/{ticket_id}` ' +
+      'shows them, a moment later; only that shows how far an import is. Writes have been done when they are answered, ' +
+      'and are in the list of commits. Payments that are being settled are those of their payers, and are not listed. A ' +
+      'ticket lets anybody read its task and do nothing else, and all that a task says can be read with `Read` anyway.',
+    tag: 'Tasks',
+    auth: { kind: 'app', permission: 'Read' },
+    query: newestFirstQuery.extend({
+      status: z
+        .enum([...statuses, 'Failed'])
+        .optional()
+        .describe('Only those in this state'),
+    }),
+    responses: {
+      200: {
+        description: 'A page of tasks',
+        schema: z.object({
+          app_id: z.string().describe('The application'),
+          tasks: z.array(taskSchema).describe('Newest first'),
+          next_cursor: nextCursorSchema,
+        }),
+        example: { app_id: 'demo', tasks: [{ ...exampleTask, operation_type: 'view.refresh' }] },
+        headers: listingHeaders,
+      },
+      400: { description: 'A parameter is not valid', codes: ['VALIDATION_FAILED', 'INVALID_CURSOR'] },
+    },
+    handle: async ({ clients }, request) => {
+      const { path, query, call } = request;
+      const { status, limit, cursor = '' } = query;
+      const page = await clients.tasks.listTasks({ appId: path.app_id, status: status ?? '', limit, cursor }, call);
+      const next = page.nextCursor || undefined;
+      const link = next === undefined ? {} : nextLink(canonicalPathOf(request), { status, limit, cursor: next });
+      return json(200, { app_id: path.app_id, tasks: page.tasks.map(taskJson), next_cursor: next }, link);
+    },
   }),
 ];
