@@ -20,13 +20,18 @@ function canonical(text: string): string {
  * Reads JSON so that no digit is lost: a number that JavaScript would change becomes a marked text, of which `jsonText`
  * makes the number again and `plainText` the digits. Throws a SyntaxError.
  */
-export function parseExact(text: string): unknown {
-  return JSON.parse(
-    text.replace(tokens, (token) => {
-      if (token.startsWith('"') || canonical(token) === canonical(String(Number(token)))) return token;
-      return `"${mark}${token}"`;
-    }),
-  ) as unknown;
+export const parseExact = (text: string): unknown =>
+  parseNumbers(text, (token) => canonical(token) === canonical(String(Number(token))));
+
+/** The same, so that each number keeps its spelling too: `1.50` is printed as `1.50`. */
+export const parseAsWritten = (text: string): unknown => parseNumbers(text, (token) => token === String(Number(token)));
+
+/** Marks the numbers that JavaScript is not to have. */
+function parseNumbers(text: string, isKept: (token: string) => boolean): unknown {
+  const marked = text.replace(tokens, (token) =>
+    token.startsWith('"') || isKept(token) ? token : `"${mark}${token}"`,
+  );
+  return JSON.parse(marked) as unknown;
 }
 
 /** JSON of a value that `parseExact` may have read; `indent` as for `JSON.stringify`. */

@@ -25,6 +25,13 @@ export interface ConditionalOptions extends WriteOptions {
 export interface PutOptions extends ConditionalOptions {
   /** Only if there is no document with this id. */
   ifAbsent?: boolean | undefined;
+  /** JSON that is sent as it is in place of the document, so that numbers keep their digits. */
+  jsonText?: string | undefined;
+}
+
+export interface PatchOptions extends ConditionalOptions {
+  /** JSON that is sent as it is in place of the changes. */
+  jsonText?: string | undefined;
 }
 
 export interface StoredBatch {
@@ -81,11 +88,7 @@ export class Collection<D extends object> {
   }
 
   /** Changes these members of a document, and removes those that are null here. */
-  async patch(
-    id: string,
-    changes: Patch<D>,
-    { ifVersion, ...options }: ConditionalOptions = {},
-  ): Promise<Versioned<D>> {
+  async patch(id: string, changes: Patch<D>, { ifVersion, ...options }: PatchOptions = {}): Promise<Versioned<D>> {
     const path = this.path('documents', id);
     const headers = matching(ifVersion);
     return versioned(

@@ -7,6 +7,8 @@ import { version } from './version.ts';
 export interface ConnectOptions {
   /** Is told each request with its answer, without keys. */
   debug?: ((line: string) => void) | undefined;
+  /** Reads the JSON of answers: as `parseExact` if nothing else is said. */
+  parse?: ((text: string) => unknown) | undefined;
   timeoutMs?: number | undefined;
   retries?: number | undefined;
 }
@@ -39,14 +41,14 @@ export const connectPublic = (target: Target, options: ConnectOptions = {}): Pro
 async function connect(
   { url }: Target,
   { headers, ...options }: Omit<GranaryOptions, 'url'>,
-  { debug, timeoutMs, retries }: ConnectOptions,
+  { debug, parse = parseExact, timeoutMs, retries }: ConnectOptions,
 ): Promise<App> {
   const { granary } = await import('@granary/client');
   return granary({
     ...options,
     url,
     headers: { ...headers, 'User-Agent': `granary-cli/${version}` },
-    numbers: parseExact,
+    numbers: parse,
     timeoutMs,
     retries,
     fetch: debug && fetchWithLog(debug),

@@ -9,6 +9,10 @@ export function checkedFilter<F extends object | undefined>(filter: F): F {
   return filter;
 }
 
+/** The JSON of a filter, or of one that is JSON already. Throws as `checkedFilter` does. */
+export const filterText = (filter: object | string | undefined): string | undefined =>
+  typeof filter === 'object' ? JSON.stringify(checkedFilter(filter)) : filter;
+
 function checkMembers(filter: unknown, path: string): void {
   if (typeof filter !== 'object' || filter === null) return;
   for (const [name, value] of Object.entries(filter)) {

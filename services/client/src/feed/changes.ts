@@ -1,4 +1,4 @@
-import { checkedFilter } from '../documents/filter.ts';
+import { filterText } from '../documents/filter.ts';
 import { GranaryError, hasCode, isPassing, type ErrorCode } from '../errors.ts';
 import { appPath, features, type AppContext } from '../http/app-context.ts';
 import { readLines } from '../http/lines.ts';
@@ -19,7 +19,8 @@ export interface Subscription {
 export interface ChangesOptions<D> {
   /** `now` if nothing else is said; a height, behind which the feed begins, or a cursor. */
   since?: string | number | undefined;
-  find?: Filter<D> | undefined;
+  /** A filter, or one as JSON, in which numbers keep their digits. */
+  find?: Filter<D> | string | undefined;
   select?: ReadonlyArray<Field<D>> | undefined;
   /** `all` versions if nothing else is said; `latest` for readers that only want to keep up. */
   mode?: 'all' | 'latest' | undefined;
@@ -161,7 +162,7 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
       since,
       collection: typeof collection === 'string' ? collection : collection?.join(','),
       view,
-      find: find && JSON.stringify(checkedFilter(find)),
+      find: filterText(find),
       select: select?.join(','),
       mode,
       documents,
