@@ -37,16 +37,21 @@ export async function printObject(terminal: Terminal, value: object): Promise<vo
 
 const oneLine = (text: string): string => text.replace(/[\t\r\n]+/g, ' ');
 
-/** The lines of a table that is not wider than `width`: the widest columns are cut. */
-export function tableLines(rows: ReadonlyArray<readonly string[]>, width: number): string[] {
+/**
+ * The lines of a table that is not wider than `width`: the widest columns are cut. `isFirstWhole`: but the first one,
+ * such as that of ids, only where it alone takes more than half of the width.
+ */
+export function tableLines(rows: ReadonlyArray<readonly string[]>, width: number, isFirstWhole = false): string[] {
   const cells = rows.map((row) => row.map((text) => oneLine(visible(text))));
   const widths = (cells[0] ?? []).map((_, column) => Math.max(...cells.map((row) => textWidth(row[column] ?? ''))));
   let excess = widths.reduce((sum, each) => sum + each + gap, -gap) - width;
   while (excess > 0) {
-    const widest = Math.max(...widths);
+    const isFirstKept = isFirstWhole && widths.length > 1 && widths[0]! <= width / 2;
+    const cuttable = isFirstKept ? [0, ...widths.slice(1)] : widths;
+    const widest = Math.max(...cuttable);
     if (widest <= narrowest) break;
-    const column = widths.indexOf(widest);
-    const second = Math.max(narrowest, ...widths.filter((_, index) => index !== column));
+    const column = cuttable.indexOf(widest);
+    const second = Math.max(narrowest, ...cuttable.filter((_, index) => index !== column));
     const cut = Math.max(1, Math.min(excess, widest - second));
     widths[column] = widest - cut;
     excess -= cut;
@@ -72,7 +77,8 @@ function textWidth(text: string): number {
 
 const padded = (text: string, width: number): string => text + ' '.repeat(Math.max(0, width - textWidth(text)));
 
-function shortened(text: string, width: number): string {
+/** A text that is cut where it takes more than so many columns. */
+export function shortened(text: string, width: number): string {
   if (textWidth(text) <= width) return text;
   let cut = '';
   for (const character of text) {

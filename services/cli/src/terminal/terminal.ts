@@ -27,6 +27,17 @@ const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 /** A text of somebody else as a terminal may show it. */
 export const visible = (text: string): string => text.replace(controls, '\uFFFD');
 
+/** What `styled` adds. Texts of somebody else go through `visible` before they are put together with it. */
+// eslint-disable-next-line no-control-regex
+const styles = /(\u001b\[\d+m)/;
+
+/** A line as a terminal may show it: styles pass. */
+const visibleLine = (line: string): string =>
+  line
+    .split(styles)
+    .map((part, index) => (index % 2 === 1 ? part : visible(part)))
+    .join('');
+
 /** What a command reads and writes. Data goes to stdout, and all that is for people only to stderr. */
 export class Terminal {
   constructor(
@@ -56,7 +67,7 @@ export class Terminal {
 
   /** Writes a line of data. Resolves when more can be written. */
   print(text: string): Promise<void> {
-    return this.write(`${this.streams.stdout.isTTY ? visible(text) : text}\n`);
+    return this.write(`${this.streams.stdout.isTTY ? visibleLine(text) : text}\n`);
   }
 
   /** Writes data as they are: the bytes of a file. Resolves when more can be written. */
@@ -73,7 +84,7 @@ export class Terminal {
 
   /** Writes an error, or a question. */
   complain(text: string): void {
-    this.streams.stderr.write(`${visible(text)}\n`);
+    this.streams.stderr.write(`${visibleLine(text)}\n`);
   }
 
   /** Writes over the last line of stderr, where that is a terminal. The empty text removes it. */
