@@ -80,5 +80,8 @@ const nextSteps: Partial<Record<ErrorCode, string>> = {
 /** What to do about an error, as a sentence; undefined where its message says it. */
 export function nextStepOf(error: unknown): string | undefined {
   if (error instanceof UsageError || error instanceof Failure) return error.nextStep;
-  return isGranaryError(error) ? nextSteps[error.code] : undefined;
+  if (!isGranaryError(error)) return undefined;
+  const { version } = error.details;
+  const isNewer = error.code === 'PRECONDITION_FAILED' && typeof version === 'number';
+  return isNewer ? `Its present version is ${version}, which \`granary get\` shows.` : nextSteps[error.code];
 }

@@ -1,7 +1,11 @@
 import { Command, Option } from 'commander';
 import { addCollectionCommands } from './commands/collections.ts';
 import { addCompletionCommands } from './commands/completion.ts';
+import { addDocumentCommands } from './commands/documents.ts';
 import { addProfileCommands } from './commands/profiles.ts';
+import { addQueryCommand } from './commands/query.ts';
+import { addTailCommand } from './commands/tail.ts';
+import { addVerifyCommand } from './commands/verify.ts';
 import { version } from './session/version.ts';
 
 /** The command line with all its commands. What a command does is loaded when it is called. */
@@ -26,6 +30,10 @@ export function buildProgram(): Command {
   program.configureHelp({ showGlobalOptions: false, sortSubcommands: false });
   addProfileCommands(program);
   addCollectionCommands(program);
+  addDocumentCommands(program);
+  addQueryCommand(program);
+  addTailCommand(program);
+  addVerifyCommand(program);
   addCompletionCommands(program);
   for (const command of commandsBelow(program)) command.copyInheritedSettings(program);
   return program;

@@ -1,0 +1,20 @@
+/** Characters that no shell gives a meaning. */
+const plainWord = /^[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+:,./=-]*$/;
+
+const shellWord = (word: string): string => (plainWord.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+/**
+ * The command line that goes on where this one ended: the same words, with an option set to another value. `words` are
+ * those of `process.argv` behind the program; keys are never among them.
+ */
+export function resumption(words: readonly string[], option: string, value: string): string {
+  const kept: string[] = [];
+  for (let index = 0; index < words.length; index += 1) {
+    const word = words[index]!;
+    if (word === option) index += 1;
+    else if (!word.startsWith(`${option}=`)) kept.push(word);
+  }
+  const end = kept.indexOf('--');
+  kept.splice(end < 0 ? kept.length : end, 0, option, value);
+  return ['granary', ...kept].map(shellWord).join(' ');
+}
