@@ -1,11 +1,23 @@
 import { Command, Option } from 'commander';
+import { addAppCommands } from './commands/apps.ts';
 import { addCollectionCommands } from './commands/collections.ts';
 import { addCompletionCommands } from './commands/completion.ts';
+import { addDatasetCommands } from './commands/datasets.ts';
 import { addDocumentCommands } from './commands/documents.ts';
+import { addFileCommands } from './commands/files.ts';
+import { addIndexCommands } from './commands/indexes.ts';
+import { addKeyCommands } from './commands/keys.ts';
+import { addPayoutCommands } from './commands/payouts.ts';
 import { addProfileCommands } from './commands/profiles.ts';
+import { addQueryCommands } from './commands/queries.ts';
+import { addQueryPlanCommands } from './commands/query-plans.ts';
 import { addQueryCommand } from './commands/query.ts';
+import { addStatusCommand } from './commands/status.ts';
 import { addTailCommand } from './commands/tail.ts';
+import { addTaskCommands } from './commands/tasks.ts';
 import { addVerifyCommand } from './commands/verify.ts';
+import { addViewCommands } from './commands/views.ts';
+import { addWalletCommands } from './commands/wallet.ts';
 import { version } from './session/version.ts';
 
 /** The command line with all its commands. What a command does is loaded when it is called. */
@@ -28,15 +40,36 @@ export function buildProgram(): Command {
     .showSuggestionAfterError()
     .exitOverride();
   program.configureHelp({ showGlobalOptions: false, sortSubcommands: false });
+  addGroups(program);
+  for (const command of commandsBelow(program)) command.copyInheritedSettings(program);
+  return program;
+}
+
+function addGroups(program: Command): void {
+  program.commandsGroup('Service and keys:');
   addProfileCommands(program);
-  addCollectionCommands(program);
+  addStatusCommand(program);
+  addAppCommands(program);
+  addKeyCommands(program);
+  program.commandsGroup('Documents:');
   addDocumentCommands(program);
   addQueryCommand(program);
   addTailCommand(program);
   addVerifyCommand(program);
+  program.commandsGroup('Definitions:');
+  addCollectionCommands(program);
+  addIndexCommands(program);
+  addQueryPlanCommands(program);
+  addViewCommands(program);
+  addQueryCommands(program);
+  addDatasetCommands(program);
+  program.commandsGroup('Files, tasks and money:');
+  addFileCommands(program);
+  addTaskCommands(program);
+  addWalletCommands(program);
+  addPayoutCommands(program);
+  program.commandsGroup('This program:');
   addCompletionCommands(program);
-  for (const command of commandsBelow(program)) command.copyInheritedSettings(program);
-  return program;
 }
 
 /** All commands below one. */

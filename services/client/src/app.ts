@@ -8,6 +8,7 @@ import {
   type Call,
   type CallOptions,
   type Payer,
+  type Query,
   type Secret,
   type WriteOptions,
 } from './http/transport.ts';
@@ -226,5 +227,19 @@ export class App<Types extends AppTypes = AnyApp> {
     options: Pick<Call, 'query' | 'json' | 'jsonText' | 'headers'> & WriteOptions = {},
   ): Promise<T> {
     return this.context.transport.json({ ...options, method, path });
+  }
+
+  /** The pages of a listing, each of which is read when the one before has been handled: `path` as for `request`. */
+  async *pages<T = unknown>(
+    path: string,
+    { query, ...options }: CallOptions & { query?: Query } = {},
+  ): AsyncGenerator<T, void, undefined> {
+    let call: Call | undefined = { ...options, method: 'GET', path, query };
+    while (call) {
+      const answer: { body: T; headers: Headers } = await this.context.transport.answer<T>(call);
+      yield answer.body;
+      const next = /<(\/[^>]+)>; rel="next"/.exec(answer.headers.get('link') ?? '')?.[1];
+      call = next === undefined ? undefined : { ...options, method: 'GET', path: next };
+    }
   }
 }

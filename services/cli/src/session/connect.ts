@@ -56,7 +56,7 @@ async function connect(
 }
 
 /** A `fetch` that tells of each request: its path, and what came of it. Headers, which have keys, are not told. */
-function fetchWithLog(debug: (line: string) => void): typeof fetch {
+export function fetchWithLog(debug: (line: string) => void): typeof fetch {
   return async (input, init) => {
     const startMs = performance.now();
     const { pathname, search } = new URL(input as string);

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { readProfiles } from '../profiles/profile-file.ts';
 import { targetOf, type Target, type TargetFlags } from '../profiles/target.ts';
 import { Terminal, type TerminalOptions } from '../terminal/terminal.ts';
-import { connectApp, connectOperator, connectPublic, type ConnectOptions } from './connect.ts';
+import { connectApp, connectOperator, connectPublic, fetchWithLog, type ConnectOptions } from './connect.ts';
 
 /** The options that every command takes. */
 export interface GlobalOptions extends TargetFlags, TerminalOptions {
@@ -30,8 +30,9 @@ export class Invocation<Options extends object = object> {
     return this.command.processedArgs as Args;
   }
 
-  async target(): Promise<Target> {
-    return targetOf(this.options, process.env, await readProfiles());
+  /** What the command works with; `app` is an app that an argument names. */
+  async target(app = this.options.app): Promise<Target> {
+    return targetOf({ ...this.options, app }, process.env, await readProfiles());
   }
 
   /** The app with its key; reads of everybody where there is none. */
@@ -40,9 +41,9 @@ export class Invocation<Options extends object = object> {
   }
 
   /** For what both may do: the app's own key, or the operator's where there is no other. */
-  async appOrOperator(): Promise<App> {
-    const target = await this.target();
-    const isOperator = target.appKey === undefined && target.operatorKey !== undefined;
+  async appOrOperator(app = this.options.app): Promise<App> {
+    const target = await this.target(app);
+    const isOperator = target.app !== undefined && target.appKey === undefined && target.operatorKey !== undefined;
     return isOperator ? connectOperator(target, this.debugging) : connectApp(target, this.debugging);
   }
 
@@ -52,6 +53,12 @@ export class Invocation<Options extends object = object> {
 
   async everybody(options: ConnectOptions = {}): Promise<App> {
     return connectPublic(await this.target(), { ...this.debugging, ...options });
+  }
+
+  /** For what the client has no call of. */
+  get fetch(): typeof fetch {
+    const { debug } = this.debugging;
+    return debug ? fetchWithLog(debug) : fetch;
   }
 
   private get debugging(): ConnectOptions {

@@ -31,22 +31,31 @@ export async function printObject(terminal: Terminal, value: object): Promise<vo
   const members = Object.entries(value).filter(([, each]) => each !== undefined);
   const width = Math.max(...members.map(([name]) => textWidth(name)));
   for (const [name, each] of members) {
-    await terminal.print(`${terminal.styled('bold', padded(name, width))}  ${oneLine(visible(plainText(each)))}`);
+    const [first = '', ...others] = memberLines(each, terminal.width - width - gap);
+    await terminal.print(`${terminal.styled('bold', padded(name, width))}  ${first}`.trimEnd());
+    for (const line of others) await terminal.print(' '.repeat(width + gap) + line);
   }
+}
+
+/** A value in one line, or in more where it is an object or a list that is wider than that. */
+function memberLines(value: unknown, width: number): string[] {
+  const line = oneLine(visible(plainText(value)));
+  if (typeof value !== 'object' || value === null || textWidth(line) <= width) return [line];
+  return visible(jsonText(value, 2)).split('\n');
 }
 
 const oneLine = (text: string): string => text.replace(/[\t\r\n]+/g, ' ');
 
 /**
- * The lines of a table that is not wider than `width`: the widest columns are cut. `isFirstWhole`: but the first one,
- * such as that of ids, only where it alone takes more than half of the width.
+ * The lines of a table of at most `width`: the widest columns are cut. The first one, which names the row, is cut only
+ * where it takes more than half of the width.
  */
-export function tableLines(rows: ReadonlyArray<readonly string[]>, width: number, isFirstWhole = false): string[] {
+export function tableLines(rows: ReadonlyArray<readonly string[]>, width: number): string[] {
   const cells = rows.map((row) => row.map((text) => oneLine(visible(text))));
   const widths = (cells[0] ?? []).map((_, column) => Math.max(...cells.map((row) => textWidth(row[column] ?? ''))));
   let excess = widths.reduce((sum, each) => sum + each + gap, -gap) - width;
   while (excess > 0) {
-    const isFirstKept = isFirstWhole && widths.length > 1 && widths[0]! <= width / 2;
+    const isFirstKept = widths.length > 1 && widths[0]! <= width / 2;
     const cuttable = isFirstKept ? [0, ...widths.slice(1)] : widths;
     const widest = Math.max(...cuttable);
     if (widest <= narrowest) break;

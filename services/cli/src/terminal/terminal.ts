@@ -126,6 +126,10 @@ export class Terminal {
       if (isSecret) stderr.write(question);
       const answer = await lines.question(isSecret ? '' : question, signal ? { signal } : {});
       return answer.trim();
+    } catch (error) {
+      // It has an error of its own for a signal.
+      signal?.throwIfAborted();
+      throw error;
     } finally {
       if (isSecret) stderr.write('\n');
       lines.close();

@@ -5,8 +5,8 @@ import { fetchWithProgress, type ProgressListener } from './progress.ts';
 export interface UploadOptions extends WriteOptions {
   /** That of the file if nothing else is said, else `application/octet-stream`. */
   contentType?: string | undefined;
-  /** Members of the document that describes the file. */
-  metadata?: Record<string, unknown> | undefined;
+  /** Members of the document that describes the file; a text is their JSON. */
+  metadata?: Record<string, unknown> | string | undefined;
   onProgress?: ProgressListener | undefined;
 }
 
@@ -51,7 +51,7 @@ export class Blobs {
       path: appPath(this.context, 'blobs', this.collection),
       headers: {
         'Content-Type': contentType ?? (blob.type || 'application/octet-stream'),
-        'X-Blob-Metadata': metadata && headerText(JSON.stringify(metadata)),
+        'X-Blob-Metadata': metadata && headerText(typeof metadata === 'string' ? metadata : JSON.stringify(metadata)),
       },
       body: () => blob,
     });

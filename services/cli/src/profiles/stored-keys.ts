@@ -1,0 +1,48 @@
+import { UsageError } from '../failure.ts';
+import { readProfiles, writeProfiles, type Profile } from './profile-file.ts';
+
+/** A key of an app of a service. */
+export interface AppKey {
+  url: string;
+  app: string;
+  appKey: string;
+}
+
+/**
+ * Throws UsageError where a profile is of another service, or has a key of an app, which storing another one would
+ * lose. `replaced` is an app whose key is worth nothing any more.
+ */
+export async function assertFree(name: string, url: string, replaced?: string): Promise<void> {
+  const profile = (await readProfiles()).profiles[name];
+  if (!profile) return;
+  const nextStep = 'Store the key in another profile by --save-as.';
+  if (profile.url !== url) throw new UsageError(`The profile "${name}" is one of ${profile.url}`, nextStep);
+  if (profile.appKey === undefined || profile.app === replaced) return;
+  throw new UsageError(`The profile "${name}" has a key of ${profile.app} already`, nextStep);
+}
+
+/** Stores a key in a profile, with what else is there. */
+export async function storeKey(name: string, key: AppKey): Promise<void> {
+  const { current, profiles } = await readProfiles();
+  await writeProfiles({ current, profiles: { ...profiles, [name]: { ...profiles[name], ...key } } });
+}
+
+/** The names of the profiles with the key of an app that ends so. */
+export async function profilesWith({ url, app, lastFour }: { url: string; app: string; lastFour: string }) {
+  const { profiles } = await readProfiles();
+  const hasKey = (profile: Profile) =>
+    profile.url === url && profile.app === app && profile.appKey?.slice(-4) === lastFour;
+  return Object.keys(profiles).filter((name) => hasKey(profiles[name]!));
+}
+
+/** Takes an app with its key from all profiles. Resolves to their names. */
+export async function forgetApp(url: string, app: string): Promise<string[]> {
+  const { current, profiles } = await readProfiles();
+  const names = Object.keys(profiles).filter((name) => profiles[name]!.url === url && profiles[name]!.app === app);
+  for (const name of names) {
+    const { app: _app, appKey: _key, ...others } = profiles[name]!;
+    profiles[name] = others;
+  }
+  if (names.length > 0) await writeProfiles({ current, profiles });
+  return names;
+}
