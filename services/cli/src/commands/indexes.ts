@@ -4,6 +4,7 @@ import { Failure, exitCodes, UsageError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
 import { allOf } from './listing.ts';
+import { choiceOption } from './options.ts';
 import { apiPath } from './paths.ts';
 import { finishedTask } from './waiting.ts';
 
@@ -63,7 +64,7 @@ export function addIndexCommands(program: Command): void {
     .description('make an index; a large collection is indexed by a task')
     .argument('<collection>')
     .argument('<field...>', 'with dots for one in an object; several make a composite index')
-    .addOption(new Option('--type <type>', 'btree, or composite for several fields').choices(types))
+    .addOption(choiceOption('--type <type>', 'btree, or composite for several fields', types))
     .option('--unique', 'no two documents have equal values')
     .option('--name <name>', 'by default <collection>_<field>_idx')
     .option('--language <language>', 'language of the words of a full text')

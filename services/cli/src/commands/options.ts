@@ -26,11 +26,17 @@ export const recordLimitOption = (): Option =>
 export const choicesParser =
   <Choice extends string>(choices: readonly Choice[]) =>
   (text: string): Choice[] =>
-    text.split(',').map((name) => {
-      const choice = choices.find((each) => each.toLowerCase() === name.trim().toLowerCase());
-      if (choice !== undefined) return choice;
-      throw new InvalidArgumentError(`Allowed choices are ${choices.join(', ')}.`);
-    });
+    text.split(',').map((name) => choiceOf(choices, name.trim()));
+
+function choiceOf<Choice extends string>(choices: readonly Choice[], text: string): Choice {
+  const choice = choices.find((each) => each.toLowerCase() === text.toLowerCase());
+  if (choice !== undefined) return choice;
+  throw new InvalidArgumentError(`Allowed choices are ${choices.join(', ')}.`);
+}
+
+/** An option that is one of the choices, in any case of letters. */
+export const choiceOption = (flags: string, description: string, choices: readonly string[]): Option =>
+  new Option(flags, description).choices(choices).argParser((text) => choiceOf(choices, text));
 
 export type Values = Readonly<Record<string, string>>;
 

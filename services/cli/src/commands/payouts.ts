@@ -1,20 +1,18 @@
 import type { App } from '@granary/client';
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 import { exitCodes, Failure, isGranaryError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
 import { withUnit } from './amounts.ts';
 import { definitionHelp, objectArgument } from './definition.ts';
-import { countOption, limitOption } from './options.ts';
+import { choiceOption, countOption, limitOption } from './options.ts';
 import { apiPath } from './paths.ts';
 
 interface Payout {
   payout_id: string;
   amount: number;
   destination: string;
-  trigger: string;
   status: string;
-  tx_hash: string | null;
   error: string | null;
   created_at: string;
 }
@@ -44,7 +42,7 @@ export function addPayoutCommands(program: Command): void {
   payouts
     .command('list')
     .description('list the payouts, the newest first')
-    .addOption(new Option('--status <status>', 'only those in this state').choices(statuses))
+    .addOption(choiceOption('--status <status>', 'only those in this state', statuses))
     .addOption(limitOption())
     .action(action<ListOptions>(list));
   payouts.command('show').description('show a payout').argument('<payout>', 'its id').action(action(show));
@@ -92,9 +90,7 @@ async function list(call: Invocation<ListOptions>): Promise<void> {
     payout: (payout) => payout.payout_id,
     'amount in utia': ({ amount }) => amount,
     destination: ({ destination }) => destination,
-    trigger: (payout) => payout.trigger,
     status: ({ status }) => status,
-    transaction: (payout) => payout.tx_hash,
     error: ({ error }) => error,
     created: (payout) => payout.created_at,
   });
@@ -152,8 +148,8 @@ async function trigger(call: Invocation<TriggerOptions>): Promise<void> {
     const payout = await app.request<Payout>('POST', payoutPath(app, 'trigger'), { json, signal });
     await printObject(terminal, withUnit(terminal, payout, ['amount']));
   } catch (error) {
-    if (isGranaryError(error) && error.status !== 0) throw error;
-    terminal.complain('The payout may have been started: `granary payouts list` shows whether it was.');
+    const isRefused = isGranaryError(error) && error.status >= 400 && error.status < 500;
+    if (!isRefused) terminal.complain('The payout may have been started: `granary payouts list` shows whether it was.');
     throw error;
   }
 }

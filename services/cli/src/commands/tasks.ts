@@ -1,9 +1,9 @@
 import type { Task } from '@granary/client';
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
 import { allOf } from './listing.ts';
-import { limitOption } from './options.ts';
+import { choiceOption, limitOption } from './options.ts';
 import { apiPath } from './paths.ts';
 import { finishedTask } from './waiting.ts';
 
@@ -27,7 +27,7 @@ export function addTaskCommands(program: Command): void {
   tasks
     .command('list')
     .description('list the tasks of the app, the newest first')
-    .addOption(new Option('--status <status>', 'only those in this state').choices(statuses))
+    .addOption(choiceOption('--status <status>', 'only those in this state', statuses))
     .addOption(limitOption())
     .action(action<ListOptions>(list));
   tasks.command('show').description('show a task').argument('<ticket>').action(action(show));
@@ -44,7 +44,6 @@ async function list(call: Invocation<ListOptions>): Promise<void> {
     status: (task) => (typeof task.status === 'object' ? 'Failed' : task.status),
     progress: ({ progress }) => `${Math.floor(progress * 100)} %`,
     created: (task) => task['created_at'],
-    updated: (task) => task['updated_at'],
     error: (task) => (typeof task.status === 'object' ? task.status.Failed.error : undefined),
   });
 }

@@ -6,7 +6,7 @@ import { ProgressBar } from '../terminal/progress.ts';
 /** Waits for a task, with a bar of its progress, and says after Ctrl-C how to wait on. */
 export async function finishedTask({ terminal, signal }: Invocation, app: App, ticket: string): Promise<Task> {
   try {
-    return await withBar(new ProgressBar(terminal, ''), app, ticket, signal);
+    return await withBar(new ProgressBar(terminal, 'Waiting'), app, ticket, signal);
   } catch (error) {
     if (error instanceof Interrupted) terminal.say(`The task goes on: \`granary tasks wait ${ticket}\` waits for it.`);
     throw error;
