@@ -19,11 +19,10 @@ export function fieldsOf(records: readonly JsonRecord[]): string[] {
 /** Prints records as a table. Says which fields it has no room for. */
 export async function printRecords(terminal: Terminal, records: readonly JsonRecord[]): Promise<void> {
   const fields = fieldsOf(records);
-  const isFirstWhole = fields[0] === 'id';
   const room = Math.max(1, Math.floor((terminal.width + gap) / (narrowest + gap)));
   const shown = fields.slice(0, room);
   const rows = records.map((record) => shown.map((field) => plainText(record[field])));
-  const [head, ...lines] = tableLines([shown, ...rows], terminal.width, isFirstWhole);
+  const [head, ...lines] = tableLines([shown, ...rows], terminal.width);
   await terminal.print(terminal.styled('bold', head!));
   for (const line of lines) await terminal.print(line);
   const hidden = fields.slice(room);
