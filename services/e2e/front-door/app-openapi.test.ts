@@ -19,10 +19,14 @@ interface Document {
   info: { title: string; version: string; description: string };
   paths: Record<string, { get: Operation }>;
   components: {
-    schemas: Record<string, { properties?: Record<string, unknown>; $ref?: string }>;
+    schemas: Record<string, { properties?: Record<string, unknown>; $ref?: string; 'x-granary-required'?: string[] }>;
     responses: unknown;
     headers: unknown;
   };
+}
+
+interface Page {
+  properties: { records: { items: { properties: object; 'x-granary-required': string[] } } };
 }
 
 const byIndex = expect.stringContaining('Indexed') as unknown;
@@ -60,6 +64,7 @@ describe.each(transports)('the OpenAPI document of an app (%s)', (transport) => 
           city: { type: ['string', 'null'] },
           founded: { type: ['string', 'null'], format: 'date-time' },
         },
+        'x-granary-required': [],
       },
       tags: { type: ['array', 'null'], maxItems: 20, description: 'Words' },
       limit: { type: ['number', 'null'] },
@@ -69,6 +74,7 @@ describe.each(transports)('the OpenAPI document of an app (%s)', (transport) => 
         properties: {
           at: { type: ['string', 'null'], format: 'date-time', description: byIndex },
         },
+        'x-granary-required': [],
       },
       "it's any": { description: byIndex },
       id: { type: 'string', description: 'Unique in the collection' },
@@ -121,11 +127,68 @@ describe.each(transports)('the OpenAPI document of an app (%s)', (transport) => 
     const { schemas } = (await read()).body.components;
     expect(schemas['per_year']!.properties).toEqual({
       year: { type: ['number', 'null'] },
-      studio: { type: ['object', 'null'], properties: { city: { type: ['string', 'null'] } } },
+      studio: { type: 'object', properties: { city: { type: ['string', 'null'] } }, 'x-granary-required': ['city'] },
       films: { type: 'integer', minimum: 0 },
       best: { type: ['string', 'null'] },
     });
     expect(schemas['old']).toEqual({ $ref: '#/components/schemas/films' });
+  });
+
+  test('says which members each record has, of documents, of rows, and of what a query selects', async () => {
+    const own = await newApp(granary);
+    const api = `/api/apps/${own.appId}`;
+    const fields = {
+      title: { type: 'string', required: true },
+      year: { type: 'number', index: true },
+      'studio.city': { type: 'string', required: true },
+      'studio.founded': { type: 'date' },
+      rating: { type: 'string', required: true, default: 'G' },
+    };
+    await own.call('POST', `${api}/collections`, { name: 'films', schema_definition: { fields } });
+    await own.call('POST', `${api}/collections`, { name: 'loose' });
+    await own.store('films', [{ id: 'heat', title: 'Heat', studio: { city: 'Burbank' } }]);
+    const ofFilms = { source_collection: 'films' };
+    const studio = { select: ['title', 'year', 'studio.founded'] };
+    await own.call('POST', `${api}/queries`, { name: 'some', ...ofFilms, base_query: studio });
+    await own.call('POST', `${api}/queries`, { name: 'others', ...ofFilms, base_query: { select: { title: false } } });
+    const counted = { group_by: ['year', 'rating'], aggregate: { films: { $count: '*' } }, select: ['year'] };
+    await own.call('POST', `${api}/views`, { name: 'counted', source_collections: ['films'], query: counted });
+    await own.call('POST', `${api}/views`, { name: 'titles', source_collections: ['films'], query: studio });
+
+    const { paths, components } = (await send<Document>(granary.url, 'GET', path(own.appId))).body;
+    const { films, loose, counted: row, titles } = components.schemas;
+    expect(films).toMatchObject({
+      properties: { studio: { type: 'object', 'x-granary-required': ['city'] } },
+      'x-granary-required': ['title', 'studio', 'id'],
+    });
+    expect(loose).toEqual({ type: 'object', properties: { id: expect.anything() as unknown } });
+    expect(row).toEqual({
+      type: 'object',
+      properties: { year: { type: ['number', 'null'] }, films: { type: 'integer', minimum: 0 } },
+      'x-granary-required': ['year', 'films'],
+    });
+    const record = (name: string) => {
+      const { responses } = paths[`/api/queries/${own.appId}/${name}/data`]!.get;
+      const page = responses['200'] as { content: { 'application/json': { schema: { allOf: [object, Page] } } } };
+      return page.content['application/json'].schema.allOf[1].properties.records.items;
+    };
+    const ofSome = {
+      type: 'object',
+      properties: {
+        title: { type: 'string' },
+        year: { type: ['number', 'null'] },
+        studio: {
+          type: ['object', 'null'],
+          properties: { founded: { type: ['string', 'null'], format: 'date-time' } },
+          'x-granary-required': [],
+        },
+      },
+      'x-granary-required': ['title'],
+    };
+    expect(record('some')).toEqual(ofSome);
+    expect(titles).toEqual(ofSome);
+    expect(Object.keys(record('others').properties)).toEqual(['year', 'studio', 'rating', 'id']);
+    expect(record('others')['x-granary-required']).toEqual(['studio', 'id']);
   });
 
   test('answers every path that it describes, in public and with a key', async () => {

@@ -12,7 +12,7 @@ export const documentBytesMax = 4 * 1024 * 1024;
 const frameBytes = 32 * 1024;
 
 /** Incremented when the form of the document changes, so that files of older releases are written again. */
-const formVersion = 1;
+const formVersion = 2;
 
 /** The text with which the document of a revision begins. */
 export const headOf = (revision: bigint): string =>

@@ -1,5 +1,5 @@
 import type { JsonObject, JsonValue } from '@granary/shared/json/value';
-import { numberOfText, parseLimit } from '../query/language/paging';
+import { numberOfText, parseLimit, parseSelect } from '../query/language/paging';
 import type { FieldType } from '../values/field-type';
 import type { CollectionTypes } from './collection-types';
 import {
@@ -89,13 +89,13 @@ export function queryOperation(
   const baseQuery = readObject(baseQueryText);
   const baseLimit = baseQuery.get('limit') ?? undefined;
   const pageMax = baseLimit === undefined ? undefined : parseLimit(baseLimit);
-  const typeOf = types.get(source)?.typeOf ?? anyType;
+  const sourceTypes = types.get(source);
+  const typeOf = sourceTypes?.typeOf ?? anyType;
   const declared = readDefinition(parametersText) as JsonObject[];
   const parameters = declared.map((parameter) => declaredParameter(parameter, typeOf, pageMax));
   const ownLimit = declared.some((parameter) => parameter.get('name') === 'limit');
   if (!ownLimit && pageMax !== undefined) parameters.push(limitParameter('limit', pageMax, pageMax));
   const hasLimit = ownLimit || pageMax !== undefined;
-  const isOfSource = types.has(source) && !hasJoin(baseQuery.get('find') ?? null);
   return operationOf({
     path: `/api/queries/${appId}/${name}/data`,
     id: `run_${name}`,
@@ -108,8 +108,16 @@ export function queryOperation(
       ...(versions.length > 1 ? ['version' as const] : []),
     ],
     isPrivate,
-    record: isOfSource ? { $ref: `#/components/schemas/${source}` } : { type: 'object' },
+    record: queryRecord(baseQuery, sourceTypes),
   });
+}
+
+/** A record of a query: a document of its source, or what it selects of that. */
+function queryRecord(baseQuery: JsonObject, source: CollectionTypes | undefined): Part {
+  if (!source || hasJoin(baseQuery.get('find') ?? null)) return { type: 'object' };
+  const projection = parseSelect(baseQuery.get('select'));
+  if (projection === 'all') return { $ref: `#/components/schemas/${source.name}` };
+  return documentSchema(source.rules, source.indexed, projection);
 }
 
 function declaredParameter(

@@ -1,3 +1,4 @@
+import type { Projection } from '../json/project';
 import type { FieldType } from '../values/field-type';
 import { JsonNumber, type JsonObject, type JsonValue } from '@granary/shared/json/value';
 import { toJson, type Part } from './part';
@@ -6,18 +7,34 @@ import { toJson, type Part } from './part';
 interface FieldNode {
   own: Members | undefined;
   below: Map<string, FieldNode>;
+  /** Whether each record has it, or one of those below it. */
+  isRequired: boolean;
 }
 
 export type Members = { readonly [name: string]: Part };
 
-const newNode = (): FieldNode => ({ own: undefined, below: new Map() });
+/**
+ * The members that each record has, unless the reader selects others: `required` would say that of every answer. An
+ * object whose other members are not known does not have the keyword.
+ */
+const requiredKeyword = 'x-granary-required';
+
+const newNode = (): FieldNode => ({ own: undefined, below: new Map(), isRequired: false });
 
 /**
- * The schema of the documents of a collection: fields with their rules, and indexed fields with the types of their
- * indexes. Nothing is required, because a reader may select fields.
+ * The schema of the documents of a collection, or of what a query selects of them: fields with their rules, and indexed
+ * fields with the types of their indexes. A field with a default may be left out of a document that is written, and so
+ * is not among those that each document has.
  */
-export function documentSchema(rules: JsonObject, indexed: ReadonlyMap<string, FieldType>): Part {
+export function documentSchema(
+  rules: JsonObject,
+  indexed: ReadonlyMap<string, FieldType>,
+  projection: Projection = 'all',
+): Part {
   const fields = new Map<string, Members>();
+  const required = [...rules].flatMap(([name, rule]) =>
+    rule instanceof Map && rule.get('required') === true && !hasValue(rule.get('default')) ? [name] : [],
+  );
   for (const [name, rule] of rules) if (rule instanceof Map) fields.set(name, ruleSchema(rule));
   for (const [name, type] of indexed) {
     if (fields.has(name)) continue;
@@ -27,17 +44,24 @@ export function documentSchema(rules: JsonObject, indexed: ReadonlyMap<string, F
     });
   }
   fields.set('id', { type: 'string', description: 'Unique in the collection' });
-  return objectSchema(fields);
+  return objectSchema(fields, rules.size === 0 ? undefined : new Set([...required, 'id']), projection);
 }
 
-/** An object with fields by their paths. */
-export function objectSchema(fields: ReadonlyMap<string, Members>): Part {
+/**
+ * An object with fields by their paths, or what is selected of it. `required` are the paths that it always has;
+ * undefined where not all of its fields are known.
+ */
+export function objectSchema(
+  fields: ReadonlyMap<string, Members>,
+  required: ReadonlySet<string> | undefined,
+  projection: Projection = 'all',
+): Part {
   const root = newNode();
-  for (const [name, schema] of fields) add(root, name, schema);
-  return { type: 'object', properties: propertiesOf(root) };
+  for (const [name, schema] of fields) add(root, name, schema, required?.has(name) === true);
+  return { type: 'object', ...membersOf(selected(root, projection), required !== undefined) };
 }
 
-function add(root: FieldNode, name: string, schema: Members): void {
+function add(root: FieldNode, name: string, schema: Members, isRequired: boolean): void {
   const steps = name.split('.');
   // A number may be a step into an array, which is no member of an object.
   if (steps.slice(1).some((step) => /^\d+$/.test(step))) return;
@@ -46,19 +70,38 @@ function add(root: FieldNode, name: string, schema: Members): void {
     let next = node.below.get(step);
     if (!next) node.below.set(step, (next = newNode()));
     node = next;
+    node.isRequired ||= isRequired;
   }
   node.own = schema;
 }
 
-function propertiesOf({ below }: FieldNode): JsonObject {
-  return new Map([...below].map(([name, node]) => [name, toJson(schemaOf(node))]));
+/** What a select keeps of a field: an object of which it keeps nothing that is always there may be missing. */
+function selected(node: FieldNode, projection: Projection): FieldNode {
+  if (typeof projection === 'string') return node;
+  const parts = new Map(projection.members.entries());
+  const others = projection.keeps === 'named' ? 'none' : 'all';
+  const below = new Map<string, FieldNode>();
+  for (const [name, field] of node.below) {
+    const part = parts.get(name) ?? others;
+    if (part !== 'none') below.set(name, selected(field, part));
+  }
+  return { own: node.own, below, isRequired: [...below.values()].some((field) => field.isRequired) };
 }
 
-function schemaOf(node: FieldNode): Part {
+function membersOf({ below }: FieldNode, areAllKnown: boolean): Members {
+  const properties: JsonObject = new Map([...below].map(([name, node]) => [name, toJson(schemaOf(node, areAllKnown))]));
+  if (!areAllKnown) return { properties };
+  return { properties, [requiredKeyword]: [...below].flatMap(([name, node]) => (node.isRequired ? [name] : [])) };
+}
+
+function schemaOf(node: FieldNode, areAllKnown: boolean): Part {
   if (node.below.size === 0) return node.own;
   const { type = ['object', 'null'], ...keywords } = node.own ?? {};
   const isObject = Array.isArray(type) ? type.includes('object') : type === 'object';
-  return isObject ? { ...keywords, type, properties: propertiesOf(node) } : node.own;
+  if (!isObject) return node.own;
+  // What has a member that is always there is no null.
+  const isAlwaysObject = [...node.below.values()].some((field) => field.isRequired);
+  return { ...keywords, type: isAlwaysObject ? 'object' : type, ...membersOf(node, areAllKnown) };
 }
 
 const jsonTypes = {

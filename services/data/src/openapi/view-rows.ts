@@ -1,8 +1,9 @@
 import type { JsonObject, JsonValue } from '@granary/shared/json/value';
 import type { FieldType } from '../values/field-type';
 import { isNumberOperator } from '../views/language/aggregates';
+import { rowProjection } from '../views/language/view-query';
 import type { CollectionTypes } from './collection-types';
-import { fieldSchema, objectSchema, type Members } from './schemas';
+import { documentSchema, fieldSchema, objectSchema, type Members } from './schemas';
 import type { Part } from './part';
 
 /** The rows of a view. */
@@ -17,10 +18,14 @@ export function rowTypes(query: JsonObject, source: CollectionTypes | undefined)
   const aggregates = query.get('aggregate');
   const isGrouped = groups.length > 0 || (aggregates instanceof Map && aggregates.size > 0);
   const isJoined = query.get('join') instanceof Map;
+  const aliases = aggregates instanceof Map ? [...aggregates.keys()] : [];
+  const projection = rowProjection(query.get('select'), aliases);
   if (!isGrouped) {
-    // A selection of fields has the schema of the whole document, because that requires no field.
-    if (source && !isJoined) return { schema: { $ref: `#/components/schemas/${source.name}` }, typeOf: source.typeOf };
-    return { schema: { type: 'object' }, typeOf: () => 'any' };
+    if (!source || isJoined) return { schema: { type: 'object' }, typeOf: () => 'any' };
+    const { name, rules, indexed, typeOf } = source;
+    const isWhole = projection === 'all';
+    const whole = { $ref: `#/components/schemas/${name}` };
+    return { schema: isWhole ? whole : documentSchema(rules, indexed, projection), typeOf };
   }
   const typeOf = (field: string): FieldType => (source && !isJoined ? source.typeOf(field.split('.')) : 'any');
   const columns = new Map<string, FieldType>(groups.map((field) => [field, typeOf(field)]));
@@ -32,7 +37,9 @@ export function rowTypes(query: JsonObject, source: CollectionTypes | undefined)
     columns.set(alias, type);
     schemas.set(alias, aggregateSchema(operator, type));
   }
-  return { schema: objectSchema(schemas), typeOf: (path) => columns.get(path.join('.')) ?? 'any' };
+  // A row has all its columns; one without a value is null.
+  const schema = objectSchema(schemas, new Set(schemas.keys()), projection);
+  return { schema, typeOf: (path) => columns.get(path.join('.')) ?? 'any' };
 }
 
 function groupFields(value: JsonValue): string[] {

@@ -5,7 +5,7 @@ import { parseFind } from '../../query/language/filter';
 import { invalidQuery, overLimit } from '../../query/language/query-error';
 import { parseLimit, parseSelect, parseSortList, refuseUnknown } from '../../query/language/paging';
 import { parseSort, sortFieldsMax, type SortTerm } from '../../query/language/sort';
-import { columnPaths, parseGroups, type Aggregate, type Groups } from './aggregates';
+import { columnPaths, parseGroups, type Groups } from './aggregates';
 import { parseViewJoins, type ViewJoin } from './view-joins';
 
 /** Collections that one view reads. */
@@ -46,7 +46,7 @@ export function parseViewQuery(query: JsonValue, sourceCollections: readonly str
     base,
     joins,
     find,
-    projection: parseSelect(withAliases(query.get('select'), groups?.aggregates ?? []), 'query.select'),
+    projection: rowProjection(query.get('select'), groups?.aggregates.map(({ alias }) => alias) ?? []),
     groups,
     sort,
     limit: limit === undefined || limit === null ? undefined : parseLimit(limit, 'query.limit'),
@@ -109,10 +109,13 @@ function parseViewSort(value: JsonValue | undefined): SortTerm[] {
   });
 }
 
+/** The select of a view whose rows have these aggregates. Throws INVALID_QUERY. */
+export const rowProjection = (select: JsonValue | undefined, aliases: readonly string[]): Projection =>
+  parseSelect(withAliases(select, aliases), 'query.select');
+
 /** A select that names what to keep means fields; the aggregates, which have their names elsewhere, stay. */
-function withAliases(select: JsonValue | undefined, aggregates: readonly Aggregate[]): JsonValue {
-  if (select === undefined || select === null || aggregates.length === 0) return select ?? null;
-  const aliases = aggregates.map(({ alias }) => alias);
+function withAliases(select: JsonValue | undefined, aliases: readonly string[]): JsonValue {
+  if (select === undefined || select === null || aliases.length === 0) return select ?? null;
   const names = typeof select === 'string' ? select.split(',').map((name) => name.trim()) : select;
   if (Array.isArray(names)) {
     const isEmpty = names.every((name) => name === '');
