@@ -129,7 +129,7 @@ export const rooms = {
 /** @type {Record<string, string[]>} */
 export const leaves = {
   bench: ['child', 'documents'],
-  cli: ['exact-json', 'failure'],
+  cli: ['exact-json', 'failure', 'replace-file'],
   client: ['errors', 'numbers', 'types'],
   finance: ['config', 'page'],
   kube: ['child', 'image-programs', 'say', 'waiting'],

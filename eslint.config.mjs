@@ -21,6 +21,7 @@ export default tseslint.config(
       '.granary-stack/',
       'services/e2e/clients/typescript/',
       'services/e2e/clients/client/',
+      'services/e2e/clients/cli/',
     ],
   },
   js.configs.recommended,

@@ -3,6 +3,8 @@ import { addAppCommands } from './commands/apps.ts';
 import { addCollectionCommands } from './commands/collections.ts';
 import { addCompletionCommands } from './commands/completion.ts';
 import { addDatasetCommands } from './commands/datasets.ts';
+import { addDescriptionCommands } from './commands/descriptions.ts';
+import { addDevCommand } from './commands/dev.ts';
 import { addDocumentCommands } from './commands/documents.ts';
 import { addFileCommands } from './commands/files.ts';
 import { addIndexCommands } from './commands/indexes.ts';
@@ -15,6 +17,7 @@ import { addQueryCommand } from './commands/query.ts';
 import { addStatusCommand } from './commands/status.ts';
 import { addTailCommand } from './commands/tail.ts';
 import { addTaskCommands } from './commands/tasks.ts';
+import { addTypesCommand } from './commands/types.ts';
 import { addVerifyCommand } from './commands/verify.ts';
 import { addViewCommands } from './commands/views.ts';
 import { addWalletCommands } from './commands/wallet.ts';
@@ -68,6 +71,10 @@ function addGroups(program: Command): void {
   addTaskCommands(program);
   addWalletCommands(program);
   addPayoutCommands(program);
+  program.commandsGroup('Development:');
+  addTypesCommand(program);
+  addDescriptionCommands(program);
+  addDevCommand(program);
   program.commandsGroup('This program:');
   addCompletionCommands(program);
 }

@@ -242,4 +242,9 @@ export class App<Types extends AppTypes = AnyApp> {
       call = next === undefined ? undefined : { ...options, method: 'GET', path: next };
     }
   }
+
+  /** The text of what the service has under a path, as it is: also what is no JSON, such as a skills document. */
+  async text(path: string, options: Pick<Call, 'query' | 'headers'> & CallOptions = {}): Promise<string> {
+    return this.context.transport.text({ ...options, method: 'GET', path });
+  }
 }

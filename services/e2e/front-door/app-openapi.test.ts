@@ -148,7 +148,7 @@ describe.each(transports)('the OpenAPI document of an app (%s)', (transport) => 
     await own.call('POST', `${api}/collections`, { name: 'loose' });
     await own.store('films', [{ id: 'heat', title: 'Heat', studio: { city: 'Burbank' } }]);
     const ofFilms = { source_collection: 'films' };
-    const studio = { select: ['title', 'year', 'studio.founded'] };
+    const studio = { select: ['title', 'year', 'studio.founded', 'notes'] };
     await own.call('POST', `${api}/queries`, { name: 'some', ...ofFilms, base_query: studio });
     await own.call('POST', `${api}/queries`, { name: 'others', ...ofFilms, base_query: { select: { title: false } } });
     const counted = { group_by: ['year', 'rating'], aggregate: { films: { $count: '*' } }, select: ['year'] };
@@ -182,6 +182,7 @@ describe.each(transports)('the OpenAPI document of an app (%s)', (transport) => 
           properties: { founded: { type: ['string', 'null'], format: 'date-time' } },
           'x-granary-required': [],
         },
+        notes: {},
       },
       'x-granary-required': ['title'],
     };

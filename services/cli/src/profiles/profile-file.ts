@@ -1,8 +1,8 @@
-import { randomBytes } from 'node:crypto';
-import { chmod, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Failure } from '../failure.ts';
+import { replaceFile } from '../replace-file.ts';
 
 /** A service with an app and keys, under a name. */
 export interface Profile {
@@ -52,14 +52,8 @@ function parsedProfiles(text: string): Profiles | undefined {
   }
 }
 
-/** Stores the profiles, for the user alone: a reader sees the file of before or the new one. */
+/** Stores the profiles, for the user alone. */
 export async function writeProfiles(profiles: Profiles, file = profilePath()): Promise<void> {
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-  const staging = `${file}.${randomBytes(6).toString('hex')}`;
-  try {
-    await writeFile(staging, `${JSON.stringify(profiles, null, 2)}\n`, { mode: 0o600, flag: 'wx' });
-    await rename(staging, file);
-  } finally {
-    await rm(staging, { force: true });
-  }
+  await replaceFile(file, `${JSON.stringify(profiles, null, 2)}\n`, 0o600);
 }

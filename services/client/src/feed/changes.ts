@@ -76,7 +76,7 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
     }
   }
 
-  /** Also tells how far the feed is, and that definitions may have changed. */
+  /** Also tells how far the feed is, and that definitions may have changed, as they may before each connection. */
   async *withNotices(): AsyncGenerator<ChangeEvent<D> | Notice, void, undefined> {
     const { signal } = this.options;
     try {
@@ -129,6 +129,8 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
         this.wasOpen = this.isReady = true;
         // Of what is committed from here on nothing may be missed, should the connection end before there is a cursor.
         if (this.since === 'now' && !this.context.isPublic && !this.options.token) this.since = event.head;
+        // A connection does not tell what was defined before it.
+        yield { event: 'catalog' };
         continue;
       }
       const isPart = (event.event === 'put' || event.event === 'remove') && event.cursor === undefined;

@@ -100,6 +100,11 @@ export class Transport {
     });
   }
 
+  /** The text of an answer as it is. Throws as `json` does. */
+  text(call: Call): Promise<string> {
+    return this.repeat(call, async (attempt) => (await attempt).response.text());
+  }
+
   /** An answer whose body is still to be read, for as long as that takes. */
   open(call: Call): Promise<OpenAnswer> {
     return this.repeat(call, (attempt) => attempt);

@@ -78,13 +78,16 @@ function add(root: FieldNode, name: string, schema: Members, isRequired: boolean
 /** What a select keeps of a field: an object of which it keeps nothing that is always there may be missing. */
 function selected(node: FieldNode, projection: Projection): FieldNode {
   if (typeof projection === 'string') return node;
+  if (node.below.size === 0) return { ...node, isRequired: false };
   const parts = new Map(projection.members.entries());
-  const others = projection.keeps === 'named' ? 'none' : 'all';
+  const isNamed = projection.keeps === 'named';
   const below = new Map<string, FieldNode>();
   for (const [name, field] of node.below) {
-    const part = parts.get(name) ?? others;
+    const part = parts.get(name) ?? (isNamed ? 'none' : 'all');
     if (part !== 'none') below.set(name, selected(field, part));
   }
+  // Nothing is known of a field that is selected and in no schema.
+  if (isNamed) for (const name of parts.keys()) if (!node.below.has(name)) below.set(name, { ...newNode(), own: {} });
   return { own: node.own, below, isRequired: [...below.values()].some((field) => field.isRequired) };
 }
 
