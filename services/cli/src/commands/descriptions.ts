@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { UsageError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printObject } from '../terminal/table.ts';
+import type { Terminal } from '../terminal/terminal.ts';
 
 interface OpenapiOptions {
   service?: boolean;
@@ -25,19 +26,19 @@ export function addDescriptionCommands(program: Command): void {
 }
 
 async function openapi(call: Invocation<OpenapiOptions>): Promise<void> {
-  const { signal, terminal } = call;
+  const { signal } = call;
   if (call.options.service) {
     const service = await call.everybody();
-    return printText(call, await service.text('/openapi.json', { signal }));
+    return printText(call.terminal, await service.text('/openapi.json', { signal }));
   }
   const app = await call.app();
-  const path = `/api/apps/${encodeURIComponent(app.id)}/openapi.json`;
-  await printText({ terminal }, await app.text(path, { signal }));
+  const { openapiPath } = await import('../types/types-file.ts');
+  await printText(call.terminal, await app.text(openapiPath(app), { signal }));
 }
 
 async function showSkills(call: Invocation): Promise<void> {
   const app = await call.app();
-  await printText(call, await app.text(skillsPath(app.id), { signal: call.signal }));
+  await printText(call.terminal, await app.text(skillsPath(app.id), { signal: call.signal }));
 }
 
 async function putSkills(call: Invocation): Promise<void> {
@@ -54,5 +55,4 @@ async function putSkills(call: Invocation): Promise<void> {
 const skillsPath = (appId: string): string => `/api/skills/${encodeURIComponent(appId)}/skills.md`;
 
 /** Prints a text as it is, with an end of its last line. */
-const printText = ({ terminal }: Pick<Invocation, 'terminal'>, text: string): Promise<void> =>
-  terminal.print(text.replace(/\n$/, ''));
+const printText = (terminal: Terminal, text: string): Promise<void> => terminal.print(text.replace(/\n$/, ''));

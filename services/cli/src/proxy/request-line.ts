@@ -21,8 +21,7 @@ export interface ForwardedRequest {
   error?: string | undefined;
 }
 
-const ends: Record<RequestEnd, string> = {
-  answered: '',
+const ends: Record<Exclude<RequestEnd, 'answered'>, string> = {
   closed: 'closed by the program',
   broken: 'broken off by the service',
   stopped: 'ended by Ctrl-C',
@@ -31,7 +30,6 @@ const ends: Record<RequestEnd, string> = {
 /** A request as a line of text. */
 export function requestLine(request: ForwardedRequest, styled: (style: Style, text: string) => string): string {
   const { time, method, path, status, ms, bytes, end, code, error } = request;
-  const refusal = code === undefined ? [] : [`${code}: ${error ?? ''}`];
   return [
     styled('dim', clockText(time)),
     method,
@@ -39,9 +37,10 @@ export function requestLine(request: ForwardedRequest, styled: (style: Style, te
     styled(styleOf(status), String(status ?? '-')),
     `${Math.round(ms)} ms`,
     bytesText(bytes),
-    ...refusal,
-    ...(ends[end] === '' ? [] : [styled('yellow', `(${ends[end]})`)]),
+    code === undefined ? '' : `${code}: ${error ?? ''}`,
+    end === 'answered' ? '' : styled('yellow', `(${ends[end]})`),
   ]
+    .filter((part) => part !== '')
     .join(' ')
     .replace(/[\r\n]+/g, ' ');
 }
