@@ -24,7 +24,7 @@ test('the package has all that it needs, and runs', async () => {
     version: string;
   };
   expect(await cli.run(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
-  expect(await readdir(join(cli.folder, 'node_modules'))).toEqual(['.bin', '.package-lock.json', 'granary']);
+  expect((await readdir(join(cli.folder, 'node_modules'))).sort()).toEqual(['.bin', '.package-lock.json', 'granary']);
 });
 
 test('what is misspelt is refused, and what is near is named', async () => {
