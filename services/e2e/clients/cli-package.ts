@@ -21,6 +21,12 @@ export interface CommandOptions {
   node?: string;
 }
 
+/** What is typed in a terminal, each text once another one is shown, and the width of that. */
+interface Dialogue {
+  answers?: Array<[string, string]>;
+  columns?: number;
+}
+
 /** The command line as its users have it: the package, installed into an empty folder, with a home of its own. */
 export class CliPackage {
   private constructor(readonly folder: string) {}
@@ -54,18 +60,37 @@ export class CliPackage {
   /** Runs a command in a pseudo-terminal. Each answer is typed once the text before it is shown; stdout has it all. */
   async runInTerminal(
     args: readonly string[],
-    { env = {}, cwd = this.folder, node = process.execPath }: CommandOptions = {},
-    { answers = [], columns = 80 }: { answers?: Array<[string, string]>; columns?: number } = {},
+    { node = process.execPath, ...options }: CommandOptions = {},
+    dialogue: Dialogue = {},
+  ): Promise<CommandResult> {
+    return this.programInTerminal([node, this.program, ...args], options, dialogue);
+  }
+
+  /** Runs lines of a shell, which find the command line as `granary`; the first one that fails ends them. */
+  async runShell(script: string, options: CommandOptions & { isInTerminal?: boolean } = {}): Promise<CommandResult> {
+    const shell = ['bash', '-ec', script];
+    if (options.isInTerminal) return this.programInTerminal(shell, options);
+    const { env = {}, cwd = this.folder } = options;
+    const child = spawn(shell[0]!, shell.slice(1), { cwd, env: this.environment(env), stdio: 'pipe' });
+    child.stdin.end();
+    return resultOf(child);
+  }
+
+  private async programInTerminal(
+    program: readonly string[],
+    { env = {}, cwd = this.folder }: CommandOptions,
+    { answers = [], columns = 80 }: Dialogue = {},
   ): Promise<CommandResult> {
     const script = join(__dirname, 'cli/terminal.py');
-    const call = [script, String(columns), JSON.stringify(answers), node, this.program, ...args];
+    const call = [script, String(columns), JSON.stringify(answers), ...program];
     return resultOf(spawn('python3', call, { cwd, env: { ...this.environment(env), TERM: 'xterm' }, stdio: 'pipe' }));
   }
 
   /** The environment of a command: nothing of the tests but what programs need. */
   private environment(env: Record<string, string>): NodeJS.ProcessEnv {
     const { PATH, TMPDIR } = process.env;
-    return { PATH, ...(TMPDIR && { TMPDIR }), HOME: this.folder, ...env };
+    const path = `${join(this.folder, 'node_modules/.bin')}:${PATH}`;
+    return { PATH: path, ...(TMPDIR && { TMPDIR }), HOME: this.folder, ...env };
   }
 
   async remove(): Promise<void> {

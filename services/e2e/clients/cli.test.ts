@@ -2,7 +2,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
 import { borrowGranary, newApp, operatorKey, type Granary, type TestApp } from '../support/granary';
-import { CliPackage, environmentOf, resultOf } from './cli-package';
+import { CliPackage, environmentOf } from './cli-package';
 
 let granary: Granary;
 let cli: CliPackage;
@@ -162,19 +162,13 @@ test('completion knows commands and names', async () => {
 test('bash completes with it', async () => {
   const { stdout } = await cli.run(['completion', 'bash']);
   const line = 'COMP_WORDS=(granary collections show let); COMP_CWORD=3; _granary; echo "${COMPREPLY[@]}"';
-  const { spawn } = await import('node:child_process');
-  const bin = join(cli.folder, 'node_modules/.bin');
-  const shell = spawn('bash', ['-c', `${stdout}\n${line}`], {
-    env: { ...env, HOME: cli.folder, PATH: `${bin}:${process.env['PATH']}` },
-    stdio: 'pipe',
-  });
-  expect(await resultOf(shell)).toMatchObject({ code: 0, stdout: 'letters\n' });
+  expect(await cli.runShell(`${stdout}\n${line}`, { env })).toMatchObject({ code: 0, stdout: 'letters\n' });
 });
 
 test('no key is in the arguments of a process, nor in what --debug tells', async () => {
   const operator = { ...env, GRANARY_OPERATOR_KEY: operatorKey };
   const told = await cli.run(['collections', 'list', '--debug'], { env: operator });
-  expect(told.stderr).toMatch(/GET \/api\/apps\/\S+\/collections → 200 \(\S+\) in \d+ ms/);
+  expect(told.stderr).toMatch(/GET \/api\/apps\/\S+\/api_collections\S+ → 200 \(\S+\) in \d+ ms/);
   expect(told.stdout + told.stderr).not.toContain(app.key);
   expect(told.stdout + told.stderr).not.toContain(operatorKey);
   const failed = await cli.run(['collections', 'show', 'nothing', '--debug'], { env: operator });
