@@ -17,6 +17,7 @@ import { addQueryCommand } from './commands/query.ts';
 import { addStatusCommand } from './commands/status.ts';
 import { addTailCommand } from './commands/tail.ts';
 import { addTaskCommands } from './commands/tasks.ts';
+import { addTransferCommands } from './commands/transfers.ts';
 import { addTypesCommand } from './commands/types.ts';
 import { addVerifyCommand } from './commands/verify.ts';
 import { addViewCommands } from './commands/views.ts';
@@ -57,6 +58,7 @@ function addGroups(program: Command): void {
   program.commandsGroup('Documents:');
   addDocumentCommands(program);
   addQueryCommand(program);
+  addTransferCommands(program);
   addTailCommand(program);
   addVerifyCommand(program);
   program.commandsGroup('Definitions:');

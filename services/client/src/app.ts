@@ -247,4 +247,10 @@ export class App<Types extends AppTypes = AnyApp> {
   async text(path: string, options: Pick<Call, 'query' | 'headers'> & CallOptions = {}): Promise<string> {
     return this.context.transport.text({ ...options, method: 'GET', path });
   }
+
+  /** A read of any length: resolves once its head has come, and its body is read from the answer, as it comes. */
+  async open(path: string, options: Pick<Call, 'query' | 'headers'> & CallOptions = {}): Promise<Response> {
+    const { response } = await this.context.transport.open({ ...options, method: 'GET', path });
+    return response;
+  }
 }

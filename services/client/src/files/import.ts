@@ -20,6 +20,8 @@ export interface ImportOptions extends CallOptions {
   separator?: ',' | ';' | '|' | 'tab' | undefined;
   /** Goes on with an import that has begun, with the same file from its beginning; the options are those it has. */
   importId?: string | undefined;
+  /** Where the source begins in the file: at a byte that is stored already. 0 if nothing else is said. */
+  sourceStart?: number | undefined;
   /** Is told how far the import is, at its beginning and after each part. */
   onProgress?: ((progress: ImportReport) => void) | undefined;
 }
@@ -100,13 +102,14 @@ class ImportedFile {
   private window: Uint8Array[] = [];
   private windowBytes = 0;
   /** Offset of the first byte of the window. */
-  private start = 0;
+  private start: number;
   private isRead = false;
 
   constructor(context: AppContext, source: FileSource, options: ImportOptions, report: ImportReport) {
     this.context = context;
     this.options = options;
     this.pieces = piecesOf(source);
+    this.start = options.sourceStart ?? 0;
     this.report = report;
   }
 

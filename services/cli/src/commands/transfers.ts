@@ -1,0 +1,257 @@
+import type { Command } from 'commander';
+import { Failure, UsageError } from '../failure.ts';
+import { action, type Invocation } from '../session/invocation.ts';
+import { bytesText, ProgressBar } from '../terminal/progress.ts';
+import { printObject } from '../terminal/table.ts';
+import type { ExportOptions } from '../transfers/export-request.ts';
+import type { ImportOptions } from '../transfers/import-request.ts';
+
+interface ExportFlags extends ExportOptions {
+  all?: boolean;
+  force?: boolean;
+  restart?: boolean;
+}
+
+interface ImportFlags extends ImportOptions {
+  all?: string;
+  merge?: boolean;
+}
+
+const formats = ['ndjson', 'json', 'csv'];
+
+export function addTransferCommands(program: Command): void {
+  const out = program.command('export').description('write the documents of a collection, or a whole app, to files');
+  out
+    .argument('[collection]')
+    .addOption(out.createOption('--format <format>', 'of the file; else by the name of --out').choices(formats))
+    .option('--out <file>', 'write to this file, which is there once it is whole; with --all a folder')
+    .option('--find <json>', 'only documents that meet this filter')
+    .option('--select <fields>', 'only these fields, as in id,author.name')
+    .option('--columns <fields>', 'the columns of a table, in their order')
+    .option('--at <height>', 'the documents as they were at this height')
+    .option('--history', 'every version of each document')
+    .option('--deleted', 'documents that are deleted softly, too')
+    .addOption(
+      out
+        .createOption('--formulas <way>', 'escape: texts that a spreadsheet takes for formulas get an apostrophe')
+        .choices(['keep', 'escape']),
+    )
+    .option('--gzip', 'compress it; else by the name of --out')
+    .option('--all', 'the whole app, into the folder --out')
+    .option('--force', 'replace the file')
+    .option('--restart', 'begin anew, where an export to the file has begun')
+    .action(action<ExportFlags>(exportDocuments));
+  const into = program.command('import').description('store the documents of a file in a collection, or a whole app');
+  into
+    .argument('[collection]')
+    .argument('[file]', 'the file, or - for stdin; .gz is unpacked')
+    .addOption(into.createOption('--format <format>', 'of the file; else by its name').choices(formats))
+    .addOption(
+      into
+        .createOption('--mode <mode>', 'what a document does whose id is there')
+        .choices(['insert', 'upsert', 'skip'])
+        .default(undefined, 'upsert'),
+    )
+    .addOption(
+      into
+        .createOption('--on-error <way>', 'what a record does that cannot be stored')
+        .choices(['abort', 'continue'])
+        .default(undefined, 'abort'),
+    )
+    .option('--dry-run', 'read and check everything, and store nothing')
+    .option('--types <types>', 'the types of columns, as in year:number,sold:boolean,tags:json')
+    .option('--columns <fields>', 'the columns of a table without a line of names')
+    .addOption(into.createOption('--separator <text>', 'what separates cells').choices([',', ';', '|', 'tab']))
+    .addOption(into.createOption('--empty <way>', 'what an empty cell is').choices(['missing', 'null', 'string']))
+    .option('--errors <file>', 'write what could not be stored to this file, a line of JSON each')
+    .option('--restart', 'begin anew, where an import of the file has begun')
+    .option('--all <folder>', 'the whole app of a folder that `export --all` has made')
+    .option('--merge', 'with --all: into an app that is not empty')
+    .action(action<ImportFlags>(importDocuments));
+}
+
+async function exportDocuments(call: Invocation<ExportFlags>): Promise<void> {
+  const [collection] = call.args<[string | undefined]>();
+  if (call.options.all) return exportWhole(call, collection);
+  if (collection === undefined) {
+    throw new UsageError('No collection is named', '`granary export <collection>`, or --all --out <folder> for all.');
+  }
+  const { exportRequestOf } = await import('../transfers/export-request.ts');
+  const { exportToFile, exportToStream } = await import('../transfers/export-collection.ts');
+  const { countText, Rate } = await import('../transfers/rate.ts');
+  const { terminal, options, signal } = call;
+  const request = exportRequestOf(collection, options);
+  const app = await call.app();
+  const bar = new ProgressBar(terminal, collection);
+  const rate = new Rate();
+  const onProgress = ({ records, bytes }: { records: number; bytes: number }) =>
+    bar.show(0, undefined, `${countText(records, 'record')}, ${bytesText(bytes)}, ${rate.text(bytes)}`);
+  const { url } = await call.target();
+  const files = { isForced: options.force === true, restarts: options.restart === true };
+  const exporting = { app, url, signal, onProgress };
+  const { out } = options;
+  const { records, height, remarks } = await (
+    out === undefined
+      ? exportToStream(request, (bytes) => terminal.write(bytes), exporting)
+      : exportToFile(out, request, files, exporting).catch((error: unknown) => sayPart(call, out, error))
+  ).finally(() => bar.end());
+  for (const remark of remarks) terminal.say(remark);
+  const place = out === undefined ? '' : ` ${records === 1 ? 'is' : 'are'} in ${out}`;
+  terminal.say(`${countText(records, 'record')} at height ${height}${place}.`);
+  terminal.say(`What changes behind them: granary tail ${collection} --since ${height}`);
+}
+
+/** Says how an export to a file goes on, where it does. */
+async function sayPart({ terminal }: Invocation, file: string, error: unknown): Promise<never> {
+  const { OtherTransfer, readState } = await import('../transfers/state-file.ts');
+  const { partOf, stateOf } = await import('../transfers/part-file.ts');
+  const { resumingCommand } = await import('../transfers/command-text.ts');
+  const { countText } = await import('../transfers/rate.ts');
+  const state = await readState<import('../transfers/part-file.ts').ExportState>(stateOf(file)).catch(() => undefined);
+  if (state && !(error instanceof UsageError || error instanceof OtherTransfer)) {
+    terminal.overwrite('');
+    const { position, height } = state;
+    terminal.complain(`${partOf(file)} has ${countText(position.records, 'record')} at height ${height}.`);
+    terminal.complain(`The same command goes on with it: ${resumingCommand()}`);
+  }
+  throw error;
+}
+
+async function exportWhole(call: Invocation<ExportFlags>, collection: string | undefined): Promise<void> {
+  const { options, terminal, signal } = call;
+  const { out: folder } = options;
+  if (collection !== undefined)
+    throw new UsageError(`--all exports more than "${collection}"`, 'Leave one of them out.');
+  if (!folder) throw new UsageError('--all needs a folder', '`granary export --all --out <folder>`');
+  const ofCollections = ['format', 'find', 'select', 'columns', 'at', 'history', 'formulas', 'gzip', 'force'] as const;
+  const unfit = ofCollections.find((name) => options[name] !== undefined);
+  if (unfit !== undefined) throw new UsageError(`--${unfit} is for the export of one collection`);
+  const { exportApp } = await import('../transfers/app-export.ts');
+  const { countText, Rate } = await import('../transfers/rate.ts');
+  const bar = new ProgressBar(terminal, 'export');
+  const rate = new Rate();
+  const app = await call.app();
+  const { url } = await call.target();
+  const manifest = await exportApp(folder, {
+    app,
+    url,
+    signal,
+    restarts: options.restart === true,
+    onProgress: ({ collection: name, place, of, records, bytes }) =>
+      bar.show(place - 1, of, `${name}: ${countText(records, 'record')}, ${rate.text(bytes)}`),
+  })
+    .catch((error: unknown) => sayFolder(call, folder, error))
+    .finally(() => bar.end());
+  const documents = manifest.collections.reduce((sum, each) => sum + each.documents, 0);
+  const { app: appId, height, left_out } = manifest;
+  const collections = manifest.collections.length;
+  await printObject(terminal, { folder, app: appId, height, collections, documents, left_out });
+}
+
+/** Says that the same command goes on with what has begun. */
+async function sayFolder({ terminal }: Invocation, folder: string, error: unknown): Promise<never> {
+  const { OtherTransfer } = await import('../transfers/state-file.ts');
+  const { resumingCommand } = await import('../transfers/command-text.ts');
+  if (!(error instanceof UsageError || error instanceof OtherTransfer)) {
+    terminal.overwrite('');
+    terminal.complain(`${folder} is not done. The same command goes on: ${resumingCommand()}`);
+  }
+  throw error;
+}
+
+async function importDocuments(call: Invocation<ImportFlags>): Promise<void> {
+  const [collection, file] = call.args<[string | undefined, string | undefined]>();
+  const { options, terminal, signal } = call;
+  if (options.all !== undefined) return importWhole(call, options.all, collection);
+  if (options.merge) throw new UsageError('--merge is for --all', 'See --mode for documents that are there.');
+  if (collection === undefined || file === undefined) {
+    throw new UsageError(
+      'A collection and a file are needed',
+      '`granary import <collection> <file>`, with - for stdin.',
+    );
+  }
+  const { importDefinitionOf } = await import('../transfers/import-request.ts');
+  const { importFile } = await import('../transfers/import-file.ts');
+  const { sayInterrupted, tellErrors } = await import('../transfers/import-report.ts');
+  const { countText, Rate } = await import('../transfers/rate.ts');
+  const definition = importDefinitionOf(file, options);
+  const app = await call.app();
+  const { url } = await call.target();
+  const bar = new ProgressBar(terminal, collection);
+  const rate = new Rate();
+  let firstBytes: number | undefined;
+  let isResumable = file !== '-';
+  let linesDone: number | undefined;
+  const ended = await importFile(file, collection, definition, {
+    app,
+    url,
+    signal,
+    restarts: options.restart === true,
+    onProgress: ({ report: { written, failed, lines }, bytes, totalBytes }) => {
+      linesDone = lines;
+      firstBytes ??= bytes;
+      const counts = `${countText(written, 'document')}${failed > 0 ? `, ${failed} failed` : ''}`;
+      bar.show(bytes, totalBytes, `${counts}, ${rate.text(bytes - firstBytes)}`);
+    },
+    onUnresumable: (reason) => {
+      isResumable = false;
+      terminal.say(`This import cannot go on after a break, for that cannot be noted: ${reason}`);
+    },
+  })
+    .catch((error: unknown) => sayInterrupted(call, { file, linesDone, isResumable }, error))
+    .finally(() => bar.end());
+  await tellErrors(call, ended.report, app, options.errors);
+  await ended.forget();
+  const { import_id, written, skipped, failed, lines, height } = ended.report;
+  await printObject(terminal, {
+    collection,
+    import_id,
+    dry_run: definition.dry_run || undefined,
+    written,
+    skipped,
+    failed,
+    lines,
+    height,
+  });
+  if (definition.dry_run) terminal.say('That was a dry run: nothing is stored.');
+  if (failed > 0) throw new Failure(`${countText(failed, 'record')} could not be stored`);
+}
+
+async function importWhole(call: Invocation<ImportFlags>, folder: string, other: string | undefined): Promise<void> {
+  const { options, terminal, signal } = call;
+  if (other !== undefined) throw new UsageError(`--all imports more than "${other}"`, 'Leave one of them out.');
+  const ofFiles = ['format', 'mode', 'onError', 'dryRun', 'types', 'columns', 'separator', 'empty', 'errors'] as const;
+  const unfit = ofFiles.find((name) => options[name] !== undefined);
+  if (unfit !== undefined) throw new UsageError('--all takes no options of one file', 'Only --merge and --restart.');
+  const { importApp } = await import('../transfers/app-import.ts');
+  const bar = new ProgressBar(terminal, 'import');
+  const app = await call.app();
+  const { url } = await call.target();
+  const { manifest, definitions, problems, kept } = await importApp(folder, {
+    app,
+    url,
+    signal,
+    merges: options.merge === true,
+    restarts: options.restart === true,
+    onProgress: (text, share) => bar.show(share ?? 0, share === undefined ? undefined : 1, text),
+    onUnresumable: (reason) => terminal.say(`This import cannot go on after a break: ${reason}`),
+  })
+    .catch((error: unknown) => sayFolder(call, folder, error))
+    .finally(() => bar.end());
+  const { indexes, views, queries, datasets } = definitions;
+  await printObject(terminal, {
+    app: app.id,
+    from: manifest.app,
+    height: manifest.height,
+    collections: manifest.collections.length,
+    documents: manifest.collections.reduce((sum, each) => sum + each.documents, 0),
+    indexes: indexes.length,
+    views: views.length,
+    queries: queries.length,
+    datasets: datasets.length,
+    kept: kept.length > 0 ? kept : undefined,
+    left_out: manifest.left_out,
+  });
+  if (problems.length === 0) return;
+  throw new Failure(`The app is not as the exported one:\n${problems.join('\n')}`);
+}

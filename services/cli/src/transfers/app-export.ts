@@ -1,0 +1,171 @@
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Failure, UsageError } from '../failure.ts';
+import { readDefinitions } from './app-definitions.ts';
+import {
+  datasetFile,
+  definitionsName,
+  documentFiles,
+  factsOf,
+  leftOut,
+  manifestName,
+  writeJson,
+  type CollectionFacts,
+  type FileFacts,
+  type Manifest,
+} from './app-folder.ts';
+import { readJson } from './app-reads.ts';
+import { exportToFile, type ExportCall } from './export-collection.ts';
+import { OtherTransfer, otherPlace, readState, removeState, writeState, type TransferState } from './state-file.ts';
+
+/** An export of an app that has begun. */
+interface AppExportState extends TransferState {
+  /** Whether the files of the definitions are there. */
+  isDefined: boolean;
+  height: number;
+  /** All collections, in their order. */
+  collections: string[];
+  files: FileFacts[];
+  done: CollectionFacts[];
+}
+
+export interface AppExportCall extends Omit<ExportCall, 'onProgress'> {
+  /** An export that has begun is forgotten. */
+  restarts: boolean;
+  onProgress: (progress: { collection: string; place: number; of: number; records: number; bytes: number }) => void;
+}
+
+const stateName = '.granary-export';
+
+/**
+ * Exports a whole app into a folder: its definitions as they are now, and the documents of all collections at one
+ * height. What has begun goes on with the collection at which it was. Throws UsageError, Failure, GranaryError, and
+ * the reason of the signal.
+ */
+export async function exportApp(folder: string, call: AppExportCall): Promise<Manifest> {
+  const { app } = call;
+  const stateFile = join(folder, stateName);
+  const state = (await begunExport(folder, call)) ?? (await begin(folder, call));
+  const files = documentFiles(state.collections);
+  for (const [place, collection] of state.collections.entries()) {
+    if (state.done.some(({ name }) => name === collection)) continue;
+    const file = files.get(collection)!;
+    await exportToFile(
+      join(folder, file),
+      documentsOf(collection, state.height),
+      { isForced: true, restarts: false },
+      {
+        ...call,
+        onProgress: (progress) =>
+          call.onProgress({ collection, place: place + 1, of: state.collections.length, ...progress }),
+      },
+    );
+    state.done.push({ name: collection, ...(await factsOf(folder, file)) });
+    await writeState(stateFile, state);
+  }
+  const manifest: Manifest = {
+    granary_export: 1,
+    app: app.id,
+    height: state.height,
+    exported_at: new Date().toISOString(),
+    collections: state.done,
+    files: state.files,
+    left_out: leftOut(state.done.reduce((sum, { blobs }) => sum + blobs, 0)),
+  };
+  await writeJson(folder, manifestName, manifest);
+  await removeState(stateFile);
+  return manifest;
+}
+
+const documentsOf = (collection: string, height: number) => ({
+  collection,
+  format: 'ndjson' as const,
+  find: undefined,
+  select: undefined,
+  columns: undefined,
+  hasHistory: false,
+  hasDeleted: true,
+  escapesFormulas: false,
+  height,
+  isGzip: false,
+});
+
+/** The export that has begun in a folder; undefined where one is to begin in it. */
+async function begunExport(folder: string, { app, url, restarts }: AppExportCall): Promise<AppExportState | undefined> {
+  const names = await namesIn(folder);
+  if (restarts) {
+    if (names.length > 0 && !names.includes(stateName) && !names.includes(manifestName)) throw notEmpty(folder);
+    for (const name of [manifestName, stateName]) await rm(join(folder, name), { force: true });
+    await rm(join(folder, 'documents'), { recursive: true, force: true });
+    await rm(join(folder, 'datasets'), { recursive: true, force: true });
+    return undefined;
+  }
+  if (names.includes(manifestName)) {
+    throw new UsageError(`${folder} has a whole export already`, 'Name another folder, or add --restart.');
+  }
+  const state = await readState<AppExportState>(join(folder, stateName));
+  if (!state) {
+    if (names.length > 0) throw notEmpty(folder);
+    return undefined;
+  }
+  const elsewhere = otherPlace(state, { url, app: app.id });
+  if (elsewhere === undefined) return state.isDefined ? state : undefined;
+  throw new OtherTransfer(`${folder} has another export that has begun: ${elsewhere}`, {
+    nextStep: 'Name another folder; --restart begins anew in this one.',
+  });
+}
+
+const notEmpty = (folder: string): UsageError =>
+  new UsageError(`${folder} is not empty`, 'Name a folder that is empty, or not there.');
+
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    await mkdir(folder, { recursive: true });
+    return await readdir(folder);
+  } catch (error) {
+    throw new Failure(`${folder} cannot be used: ${(error as Error).message}`);
+  }
+}
+
+/** Writes the definitions of an app, and chooses the height of its documents. */
+async function begin(folder: string, { app, url, signal }: AppExportCall): Promise<AppExportState> {
+  const appPath = encodeURIComponent(app.id);
+  const { height } = await readJson<{ height?: number }>(app, `/api/applications/${appPath}`, signal);
+  if (height === undefined) {
+    throw new Failure('A whole app is exported with a key of it', {
+      nextStep: '`granary login` stores a key.',
+      exitCode: 3,
+    });
+  }
+  const state: AppExportState = {
+    version: 1,
+    url,
+    app: app.id,
+    isDefined: false,
+    height,
+    collections: [],
+    files: [],
+    done: [],
+  };
+  // The folder is known as ours from its first file on.
+  await writeState(join(folder, stateName), state);
+  const definitions = await readDefinitions(app, signal);
+  state.files.push(await written(folder, definitionsName, definitions));
+  for (const [index, name] of definitions.datasets.entries()) {
+    await mkdir(join(folder, 'datasets'), { recursive: true });
+    const path = `/api/apps/${appPath}/datasets/${encodeURIComponent(name)}`;
+    const { values } = await readJson<{ values: unknown[] }>(app, path, signal);
+    state.files.push(await written(folder, datasetFile(index), { values }));
+  }
+  await mkdir(join(folder, 'documents'), { recursive: true });
+  state.collections = definitions.collections.map(({ name }) => name);
+  state.isDefined = true;
+  await writeState(join(folder, stateName), state);
+  return state;
+}
+
+async function written(folder: string, file: string, value: unknown): Promise<FileFacts> {
+  await writeJson(folder, file, value);
+  const { bytes, sha256 } = await factsOf(folder, file);
+  return { file, bytes, sha256 };
+}

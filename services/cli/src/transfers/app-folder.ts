@@ -1,0 +1,138 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { isAbsolute, join } from 'node:path';
+import { jsonText, parseAsWritten } from '../exact-json.ts';
+import { Failure } from '../failure.ts';
+import type { AppDefinitions } from './app-definitions.ts';
+import { RecordCutter } from './record-cutter.ts';
+
+/** A file of the folder of an app, by its path in the folder. */
+export interface FileFacts {
+  file: string;
+  bytes: number;
+  sha256: string;
+}
+
+/** The file of the documents of a collection. */
+export interface CollectionFacts extends FileFacts {
+  name: string;
+  /** Those that are deleted softly are among them. */
+  documents: number;
+  /** Documents that describe an uploaded file, whose bytes are not in the folder. */
+  blobs: number;
+}
+
+/** What is in the folder of an app; it is written last, so that a folder that has it is whole. */
+export interface Manifest {
+  granary_export: 1;
+  app: string;
+  height: number;
+  exported_at: string;
+  collections: CollectionFacts[];
+  files: FileFacts[];
+  left_out: string[];
+}
+
+export const manifestName = 'manifest.json';
+export const definitionsName = 'definitions.json';
+
+/** Nobody takes a folder that is not whole for a whole one. */
+export const leftOut = (blobs: number): string[] => [
+  'Keys, the wallet, payouts, grants and other settings of money: they stay with the app.',
+  'The history of documents, and the hash chain: the documents of one height begin anew.',
+  blobs === 0
+    ? 'Uploaded files (blobs): the service has no listing of them. No document looks like the description of one.'
+    : `The bytes of ${blobs} uploaded files (blobs): the service cannot store them under the ids that documents name. ` +
+      'The documents that describe them are there.',
+];
+
+/** The paths of the files of documents. On some systems `Books` and `books` are one name. */
+export function documentFiles(collections: readonly string[]): Map<string, string> {
+  const files = new Map<string, string>();
+  const taken = new Set<string>();
+  for (const name of collections) {
+    let file = `documents/${name}.ndjson`;
+    for (let count = 2; taken.has(file.toLowerCase()); count += 1) file = `documents/${name}.${count}.ndjson`;
+    taken.add(file.toLowerCase());
+    files.set(name, file);
+  }
+  return files;
+}
+
+export const datasetFile = (index: number): string => `datasets/${index + 1}.json`;
+
+/** The size and the hash of a file, and what its documents are where they are lines of JSON. */
+export async function factsOf(folder: string, file: string): Promise<FileFacts & { documents: number; blobs: number }> {
+  const hash = createHash('sha256');
+  const cutter = new RecordCutter(false);
+  let [bytes, documents, blobs] = [0, 0, 0];
+  for await (const chunk of createReadStream(join(folder, file), { highWaterMark: 1_024 * 1_024 })) {
+    hash.update(chunk as Buffer);
+    bytes += (chunk as Buffer).length;
+    const records = cutter.cut(chunk as Buffer);
+    documents += records?.count ?? 0;
+    if (records?.bytes.includes('"blob_id"')) {
+      blobs += records.bytes.toString().split('\n').filter(describesBlob).length;
+    }
+  }
+  return { file, bytes, sha256: hash.digest('hex'), documents, blobs };
+}
+
+/** Whether a line is a document that the service has made for an uploaded file. */
+export function describesBlob(line: string): boolean {
+  if (!line.includes('"blob_id"')) return false;
+  const { id, blob_id, sha256, size_bytes } = JSON.parse(line) as Record<string, unknown>;
+  return blob_id === id && typeof sha256 === 'string' && typeof size_bytes === 'number';
+}
+
+/** Writes a file of JSON: whole, or not at all. */
+export async function writeJson(folder: string, file: string, value: unknown): Promise<void> {
+  await writeFile(join(folder, `${file}.part`), `${jsonText(value, 2)}\n`);
+  await rename(join(folder, `${file}.part`), join(folder, file));
+}
+
+/** The manifest of a folder, and its hash. Throws Failure where there is none, or it is none. */
+export async function readManifest(folder: string): Promise<{ manifest: Manifest; sha256: string }> {
+  const text = await readFile(join(folder, manifestName), 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new Failure(
+      error.code === 'ENOENT' ? `${folder} is not a whole export: it has no ${manifestName}` : error.message,
+      { nextStep: '`granary export --all --out <folder>` makes one, and goes on with one that has begun.' },
+    );
+  });
+  const manifest = parsedManifest(text);
+  if (!manifest) throw new Failure(`${join(folder, manifestName)} is damaged, or of another release`);
+  return { manifest, sha256: createHash('sha256').update(text).digest('hex') };
+}
+
+/** Undefined for what is no manifest, and for one whose files would be outside of its folder. */
+export function parsedManifest(text: string): Manifest | undefined {
+  try {
+    const manifest = JSON.parse(text) as Manifest;
+    const files = [...manifest.collections, ...manifest.files];
+    const isWhole =
+      manifest.granary_export === 1 &&
+      files.every(({ file, sha256 }) => isInside(file) && /^[0-9a-f]{64}$/.test(sha256)) &&
+      manifest.collections.every(({ name, documents }) => typeof name === 'string' && Number.isInteger(documents));
+    return isWhole ? manifest : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const isInside = (file: string): boolean => !isAbsolute(file) && !/[\\:]/.test(file) && !file.split('/').includes('..');
+
+/** Throws Failure for a file that is not the one of the manifest. `onFile` is told each before it is read. */
+export async function checkFiles(folder: string, manifest: Manifest, onFile: (file: string) => void): Promise<void> {
+  for (const { file, sha256 } of [...manifest.files, ...manifest.collections]) {
+    onFile(file);
+    const facts = await factsOf(folder, file).catch((error: Error) => {
+      throw new Failure(`${join(folder, file)} cannot be read: ${error.message}`);
+    });
+    if (facts.sha256 !== sha256) throw new Failure(`${join(folder, file)} is not the file that ${manifestName} names`);
+  }
+}
+
+export async function readDefinitionsFile(folder: string): Promise<AppDefinitions> {
+  return parseAsWritten(await readFile(join(folder, definitionsName), 'utf8')) as AppDefinitions;
+}

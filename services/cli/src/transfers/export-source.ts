@@ -1,0 +1,216 @@
+import { createHash, type Hash } from 'node:crypto';
+import type { App } from '@granary/client';
+import { Failure } from '../failure.ts';
+import { exportQuery, type ExportRequest } from './export-request.ts';
+import { BrokenOff, isPassing, pauseAfter } from './passing.ts';
+import { cellsOf, RecordCutter, type Records } from './record-cutter.ts';
+
+/** How far an export is: behind a whole record. */
+export interface Position {
+  /** Bytes of the records so far, as the service sends them. */
+  bytes: number;
+  records: number;
+  /** The first row of a table, with its end. */
+  header?: string | undefined;
+  /** The last record; undefined where records do not say which they are. */
+  after?: { id: string; version?: number | undefined } | undefined;
+  /** SHA-256 of the bytes so far, where there is no `after`. */
+  sha256?: string | undefined;
+}
+
+export const beginning: Position = { bytes: 0, records: 0 };
+
+/** Attempts without a record that came, some five minutes of them. */
+const attemptsInVain = 40;
+/** Characters of the names of columns that a URL may have. */
+const columnsLengthMax = 16_000;
+
+/**
+ * The records of an export, byte for byte as the service sends them, whatever breaks off: it goes on behind the last
+ * record. Where records do not say which they are, it begins anew, and passes over what has come already.
+ */
+export class ExportSource {
+  /** That of the request, else known once something has come. */
+  height: number | undefined;
+  /** What the service says of fields without a column, and of names that may be misspelt. */
+  remarks: string[] = [];
+  /** That have come, with those before its start. */
+  records: number;
+  private bytes: number;
+  private header: string | undefined;
+  private after: Position['after'];
+  /** The last record that has come since `after`. */
+  private last: Buffer | undefined;
+  /** Of the first `hashedBytes`, where records do not say which they are. */
+  private hash: Hash = createHash('sha256');
+  private hashedBytes = 0;
+  /** Of the first `bytes`, unless so many are hashed. */
+  private sha256: string | undefined;
+
+  constructor(
+    private readonly app: App,
+    private readonly request: ExportRequest,
+    { bytes, records, header, after, sha256 }: Position = beginning,
+  ) {
+    this.height = request.height;
+    this.bytes = bytes;
+    this.records = records;
+    this.header = header;
+    this.after = after;
+    this.sha256 = sha256;
+  }
+
+  /** Where it is behind the records that `read` has yielded. */
+  get position(): Position {
+    const { bytes, records, header } = this;
+    if (bytes === 0) return beginning;
+    return this.tellsIds
+      ? { bytes, records, header, after: this.lastRecord() }
+      : { bytes, records, header, sha256: this.sha256SoFar() };
+  }
+
+  /** Throws GranaryError, Failure, and the reason of the signal. */
+  async *read(signal: AbortSignal): AsyncGenerator<Records, void, undefined> {
+    for (let inVain = 0; ;) {
+      try {
+        for await (const records of this.attempt(signal)) {
+          inVain = 0;
+          yield records;
+        }
+        return;
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!isPassing(error) || inVain >= attemptsInVain) throw error;
+        await pauseAfter(inVain, signal);
+        inVain += 1;
+      }
+    }
+  }
+
+  private async *attempt(signal: AbortSignal): AsyncGenerator<Records, void, undefined> {
+    const { request, app } = this;
+    const path = `/api/apps/${encodeURIComponent(app.id)}/collections/${encodeURIComponent(request.collection)}/export`;
+    const response = await app.open(path, { query: this.query(), signal });
+    this.noteHead(response.headers);
+    const isTable = request.format === 'csv';
+    const goesOn = this.bytes > 0 && this.tellsIds;
+    let isHeaderDue = isTable && goesOn;
+    const cutter = new RecordCutter(isTable);
+    const chunks = chunksOf(response);
+    for await (const chunk of goesOn ? chunks : this.unseen(chunks)) {
+      const cut = cutter.cut(chunk);
+      const records = cut && isHeaderDue ? this.withoutHeader(cut) : cut;
+      if (cut) isHeaderDue = false;
+      if (!records) continue;
+      this.note(records);
+      yield records;
+    }
+    if (cutter.isWithinRecord) throw new BrokenOff('within a record');
+  }
+
+  private query(): ReturnType<typeof exportQuery> {
+    const query = exportQuery({ ...this.request, height: this.height });
+    if (this.bytes === 0 || !this.tellsIds) return query;
+    const record = this.lastRecord();
+    if (this.header !== undefined) query['columns'] = cellsOf(this.header).join(',');
+    return { ...query, after: record?.id, after_version: record?.version };
+  }
+
+  private noteHead(headers: Headers): void {
+    const height = headers.get('x-granary-height');
+    if (height === null) throw new Failure('The answer is not an export: it has no height');
+    this.height = Number(height);
+    if (this.bytes > 0) return;
+    this.remarks = namesIn(headers, 'x-granary-hints');
+    const omitted = namesIn(headers, 'x-granary-omitted-fields');
+    if (omitted.length > 0) this.remarks.push(`These fields have no column: ${omitted.join(', ')}`);
+  }
+
+  private note({ bytes, count, first, last }: Records): void {
+    const isHeaderFirst = this.request.format === 'csv' && this.header === undefined;
+    if (isHeaderFirst) this.header = first.toString();
+    this.bytes += bytes.length;
+    this.records += isHeaderFirst ? count - 1 : count;
+    if (!this.tellsIds) this.addToHash(bytes);
+    else if (!isHeaderFirst || count > 1) this.last = last;
+  }
+
+  private addToHash(bytes: Buffer): void {
+    this.hash.update(bytes);
+    this.hashedBytes += bytes.length;
+  }
+
+  private sha256SoFar(): string | undefined {
+    return this.hashedBytes === this.bytes ? this.hash.copy().digest('hex') : this.sha256;
+  }
+
+  /** Whether an export can go on behind a record, which is named by its id. */
+  private get tellsIds(): boolean {
+    const { format, select, hasHistory, escapesFormulas } = this.request;
+    if (format !== 'csv') return hasHistory || select === undefined || select.includes('id');
+    if (escapesFormulas || this.header === undefined || this.header.length > columnsLengthMax) return false;
+    const columns = cellsOf(this.header);
+    return (
+      columns.includes('id') &&
+      (!hasHistory || columns.includes('version')) &&
+      columns.every((name) => name.trim() === name && !/[,\r\n]/.test(name))
+    );
+  }
+
+  private lastRecord(): Position['after'] {
+    if (!this.last) return this.after;
+    const { hasHistory, format } = this.request;
+    const text = this.last.toString();
+    let value = (name: string): unknown => cellsOf(text)[cellsOf(this.header!).indexOf(name)];
+    if (format !== 'csv') {
+      const record = JSON.parse(text) as Record<string, unknown>;
+      value = (name) => record[name];
+    }
+    this.after = { id: String(value('id')), version: hasHistory ? Number(value('version')) : undefined };
+    this.last = undefined;
+    return this.after;
+  }
+
+  /** The rows behind the header of an answer that goes on; undefined for none. */
+  private withoutHeader({ bytes, count, first, last }: Records): Records | undefined {
+    if (first.toString() !== this.header) throw new Failure('The columns are not those with which the export began');
+    if (count === 1) return undefined;
+    return { bytes: bytes.subarray(first.length), count: count - 1, first, last };
+  }
+
+  /** The chunks behind the bytes that have come already. Throws Failure where these are others now. */
+  private async *unseen(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+    const sha256 = this.sha256SoFar();
+    this.sha256 = sha256;
+    this.hash = createHash('sha256');
+    this.hashedBytes = 0;
+    let left = this.bytes;
+    for await (const chunk of chunks) {
+      const seen = chunk.subarray(0, left);
+      this.addToHash(seen);
+      left -= seen.length;
+      if (left === 0 && seen.length > 0 && this.sha256SoFar() !== sha256) throw otherBytes();
+      if (seen.length < chunk.length) yield chunk.subarray(seen.length);
+    }
+    if (left > 0) throw otherBytes();
+  }
+}
+
+const otherBytes = (): Failure =>
+  new Failure('The records are not those with which the export began: some were erased meanwhile', {
+    nextStep: '--restart begins anew.',
+  });
+
+const namesIn = (headers: Headers, name: string): string[] => JSON.parse(headers.get(name) ?? '[]') as string[];
+
+/** The bytes of an answer. Throws BrokenOff where they end too early. */
+async function* chunksOf(response: Response): AsyncGenerator<Buffer, void, undefined> {
+  try {
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+      yield Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    }
+  } catch (error) {
+    const { cause, message } = error as Error;
+    throw new BrokenOff(cause instanceof Error ? cause.message : message);
+  }
+}

@@ -1,0 +1,57 @@
+import { randomBytes } from 'node:crypto';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { Failure } from '../failure.ts';
+
+/** Where a transfer goes on. It has no key. */
+export interface TransferState {
+  /** Of the form of the file. */
+  version: 1;
+  url: string;
+  app: string;
+}
+
+/** A transfer that has begun is another one than the one that is wanted. */
+export class OtherTransfer extends Failure {}
+
+/** The state of a transfer; undefined where there is none. Throws Failure where the file is none of ours. */
+export async function readState<T extends TransferState>(file: string): Promise<T | undefined> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new Failure(`${file} cannot be read: ${(error as Error).message}`);
+  }
+  const state = parsedState(text);
+  if (state) return state as T;
+  throw new Failure(`${file} is damaged, or of another release`, { nextStep: '--restart begins anew.' });
+}
+
+export function parsedState(text: string): TransferState | undefined {
+  try {
+    const state = JSON.parse(text) as Partial<TransferState> | null;
+    const isOurs = state?.version === 1 && typeof state.url === 'string' && typeof state.app === 'string';
+    return isOurs ? (state as TransferState) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Stores it: a reader sees the state of before or the new one. Throws the error of the file system. */
+export async function writeState(file: string, state: TransferState): Promise<void> {
+  const staging = `${file}.${randomBytes(6).toString('hex')}`;
+  try {
+    await writeFile(staging, `${JSON.stringify(state, null, 2)}\n`, { flag: 'wx' });
+    await rename(staging, file);
+  } finally {
+    await rm(staging, { force: true });
+  }
+}
+
+export const removeState = (file: string): Promise<void> => rm(file, { force: true });
+
+/** Why a transfer of another place does not go on here; undefined where it is of this one. */
+export function otherPlace(state: TransferState, { url, app }: { url: string; app: string }): string | undefined {
+  if (state.url === url && state.app === app) return undefined;
+  return `it is of the app "${state.app}" at ${state.url}`;
+}
