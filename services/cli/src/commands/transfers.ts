@@ -140,7 +140,7 @@ async function exportWhole(call: Invocation<ExportFlags>, collection: string | u
     onProgress: ({ collection: name, place, of, records, bytes }) =>
       bar.show(place - 1, of, `${name}: ${countText(records, 'record')}, ${rate.text(bytes)}`),
   })
-    .catch((error: unknown) => sayFolder(call, folder, error))
+    .catch((error: unknown) => sayFolder(call, { folder, kind: 'export' }, error))
     .finally(() => bar.end());
   const documents = manifest.collections.reduce((sum, each) => sum + each.documents, 0);
   const { app: appId, height, left_out } = manifest;
@@ -148,13 +148,18 @@ async function exportWhole(call: Invocation<ExportFlags>, collection: string | u
   await printObject(terminal, { folder, app: appId, height, collections, documents, left_out });
 }
 
-/** Says that the same command goes on with what has begun. */
-async function sayFolder({ terminal }: Invocation, folder: string, error: unknown): Promise<never> {
-  const { OtherTransfer } = await import('../transfers/state-file.ts');
+/** Says that the same command goes on with what has begun in a folder, where it does. */
+async function sayFolder(
+  { terminal }: Invocation,
+  { folder, kind }: { folder: string; kind: 'export' | 'import' },
+  error: unknown,
+): Promise<never> {
+  const { folderStateOf, OtherTransfer, readState } = await import('../transfers/state-file.ts');
   const { resumingCommand } = await import('../transfers/command-text.ts');
-  if (!(error instanceof UsageError || error instanceof OtherTransfer)) {
+  const state = await readState(folderStateOf(folder, kind)).catch(() => undefined);
+  if (state && !(error instanceof UsageError || error instanceof OtherTransfer)) {
     terminal.overwrite('');
-    terminal.complain(`${folder} is not done. The same command goes on: ${resumingCommand()}`);
+    terminal.complain(`The ${kind} has begun, and is not whole. The same command goes on: ${resumingCommand()}`);
   }
   throw error;
 }
@@ -236,7 +241,7 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
     onProgress: (text, share) => bar.show(share ?? 0, share === undefined ? undefined : 1, text),
     onUnresumable: (reason) => terminal.say(`This import cannot go on after a break: ${reason}`),
   })
-    .catch((error: unknown) => sayFolder(call, folder, error))
+    .catch((error: unknown) => sayFolder(call, { folder, kind: 'import' }, error))
     .finally(() => bar.end());
   const { indexes, views, queries, datasets } = definitions;
   await printObject(terminal, {

@@ -5,7 +5,8 @@ export type Members = Record<string, unknown>;
 
 /** All of an app but its documents: what the service takes to make it again, without what it adds by itself. */
 export interface AppDefinitions {
-  application: Members;
+  /** On which networks the app is paid; undefined for all. */
+  payment_networks: unknown;
   collections: Array<Members & { name: string }>;
   indexes: Array<Members & { name: string; collection: string }>;
   views: Array<Members & { name: string }>;
@@ -17,7 +18,6 @@ export interface AppDefinitions {
 
 /** The members of each kind that its route takes, under the names under which it is read. */
 const membersOf = {
-  application: ['name', 'description', 'payment_networks'],
   collection: [
     'name',
     'namespace',
@@ -86,11 +86,9 @@ export async function readDefinitions(app: App, signal: AbortSignal): Promise<Ap
       versions.push(takenMembers('query', await readJson<AppDefinitions['queries'][number]>(app, versioned, signal)));
     }
   }
+  const { payment_networks } = await readJson<Members>(app, `/api/applications/${encodeURIComponent(app.id)}`, signal);
   return {
-    application: takenMembers(
-      'application',
-      await readJson<Members>(app, `/api/applications/${encodeURIComponent(app.id)}`, signal),
-    ),
+    payment_networks: payment_networks ?? undefined,
     collections: collections.map((one) => takenMembers('collection', one)),
     // One that failed was never there for reads.
     indexes: indexes

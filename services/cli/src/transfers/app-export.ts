@@ -1,5 +1,5 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { Failure, UsageError } from '../failure.ts';
 import { readDefinitions } from './app-definitions.ts';
 import {
@@ -16,7 +16,16 @@ import {
 } from './app-folder.ts';
 import { readJson } from './app-reads.ts';
 import { exportToFile, type ExportCall } from './export-collection.ts';
-import { OtherTransfer, otherPlace, readState, removeState, writeState, type TransferState } from './state-file.ts';
+import {
+  folderStateOf,
+  OtherTransfer,
+  otherPlace,
+  readState,
+  removeState,
+  stagingOf,
+  writeState,
+  type TransferState,
+} from './state-file.ts';
 
 /** An export of an app that has begun. */
 interface AppExportState extends TransferState {
@@ -35,7 +44,7 @@ export interface AppExportCall extends Omit<ExportCall, 'onProgress'> {
   onProgress: (progress: { collection: string; place: number; of: number; records: number; bytes: number }) => void;
 }
 
-const stateName = '.granary-export';
+const stateName = basename(folderStateOf('', 'export'));
 
 /**
  * Exports a whole app into a folder: its definitions as they are now, and the documents of all collections at one
@@ -44,7 +53,7 @@ const stateName = '.granary-export';
  */
 export async function exportApp(folder: string, call: AppExportCall): Promise<Manifest> {
   const { app } = call;
-  const stateFile = join(folder, stateName);
+  const stateFile = folderStateOf(folder, 'export');
   const state = (await begunExport(folder, call)) ?? (await begin(folder, call));
   const files = documentFiles(state.collections);
   for (const [place, collection] of state.collections.entries()) {
@@ -94,8 +103,9 @@ const documentsOf = (collection: string, height: number) => ({
 async function begunExport(folder: string, { app, url, restarts }: AppExportCall): Promise<AppExportState | undefined> {
   const names = await namesIn(folder);
   if (restarts) {
-    if (names.length > 0 && !names.includes(stateName) && !names.includes(manifestName)) throw notEmpty(folder);
-    for (const name of [manifestName, stateName]) await rm(join(folder, name), { force: true });
+    if (names.length > 0 && !names.some((name) => name === manifestName || name === stateName)) throw notEmpty(folder);
+    await rm(join(folder, manifestName), { force: true });
+    await removeState(folderStateOf(folder, 'export'));
     await rm(join(folder, 'documents'), { recursive: true, force: true });
     await rm(join(folder, 'datasets'), { recursive: true, force: true });
     return undefined;
@@ -103,7 +113,7 @@ async function begunExport(folder: string, { app, url, restarts }: AppExportCall
   if (names.includes(manifestName)) {
     throw new UsageError(`${folder} has a whole export already`, 'Name another folder, or add --restart.');
   }
-  const state = await readState<AppExportState>(join(folder, stateName));
+  const state = await readState<AppExportState>(folderStateOf(folder, 'export'));
   if (!state) {
     if (names.length > 0) throw notEmpty(folder);
     return undefined;
@@ -121,7 +131,8 @@ const notEmpty = (folder: string): UsageError =>
 async function namesIn(folder: string): Promise<string[]> {
   try {
     await mkdir(folder, { recursive: true });
-    return await readdir(folder);
+    // A command that was killed may have left the beginning of its state.
+    return (await readdir(folder)).filter((name) => name !== stagingOf(stateName));
   } catch (error) {
     throw new Failure(`${folder} cannot be used: ${(error as Error).message}`);
   }
@@ -148,7 +159,7 @@ async function begin(folder: string, { app, url, signal }: AppExportCall): Promi
     done: [],
   };
   // The folder is known as ours from its first file on.
-  await writeState(join(folder, stateName), state);
+  await writeState(folderStateOf(folder, 'export'), state);
   const definitions = await readDefinitions(app, signal);
   state.files.push(await written(folder, definitionsName, definitions));
   for (const [index, name] of definitions.datasets.entries()) {
@@ -160,7 +171,7 @@ async function begin(folder: string, { app, url, signal }: AppExportCall): Promi
   await mkdir(join(folder, 'documents'), { recursive: true });
   state.collections = definitions.collections.map(({ name }) => name);
   state.isDefined = true;
-  await writeState(join(folder, stateName), state);
+  await writeState(folderStateOf(folder, 'export'), state);
   return state;
 }
 

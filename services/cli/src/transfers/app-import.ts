@@ -15,7 +15,15 @@ import {
   type Manifest,
 } from './app-folder.ts';
 import { readIfThere, readJson, readListing } from './app-reads.ts';
-import { OtherTransfer, otherPlace, readState, removeState, writeState, type TransferState } from './state-file.ts';
+import {
+  folderStateOf,
+  OtherTransfer,
+  otherPlace,
+  readState,
+  removeState,
+  writeState,
+  type TransferState,
+} from './state-file.ts';
 
 /** An import of a folder that has begun. */
 interface AppImportState extends TransferState {
@@ -51,7 +59,6 @@ export interface AppImported {
   kept: string[];
 }
 
-const stateName = '.granary-import';
 /** A schema or an index of many documents is made as long as that takes. */
 const definitionTimeoutMs = 600_000;
 
@@ -66,7 +73,7 @@ export async function importApp(folder: string, call: AppImportCall): Promise<Ap
   const definitions = await readDefinitionsFile(folder);
   const moving = new AppMove(folder, state, manifest, definitions, call);
   await moving.run();
-  await removeState(join(folder, stateName));
+  await removeState(folderStateOf(folder, 'import'));
   return { manifest, definitions, problems: moving.problems, kept: moving.kept };
 }
 
@@ -75,7 +82,7 @@ async function begunImport(
   sha256: string,
   { app, url, restarts }: AppImportCall,
 ): Promise<AppImportState | undefined> {
-  const stateFile = join(folder, stateName);
+  const stateFile = folderStateOf(folder, 'import');
   if (restarts) return void (await removeState(stateFile));
   const state = await readState<AppImportState>(stateFile);
   if (!state) return undefined;
@@ -111,7 +118,7 @@ async function begin(folder: string, manifest: Manifest, sha256: string, call: A
     );
   }
   const state: AppImportState = { version: 1, url, app: app.id, manifest: sha256, present, done: [], imports: {} };
-  await writeState(join(folder, stateName), state).catch((error: Error) => call.onUnresumable(error.message));
+  await writeState(folderStateOf(folder, 'import'), state).catch((error: Error) => call.onUnresumable(error.message));
   return state;
 }
 
@@ -170,7 +177,7 @@ class AppMove {
 
   /** Where it cannot be stored, that was said at the beginning. */
   private save(): Promise<void> {
-    return writeState(join(this.folder, stateName), this.state).catch(() => {});
+    return writeState(folderStateOf(this.folder, 'import'), this.state).catch(() => {});
   }
 
   private wasThere(collection: string): boolean {
@@ -249,13 +256,13 @@ class AppMove {
       // The import has ended: another call begins it anew.
       delete imports[name];
       await this.save();
-      throw new Failure(`Line ${Number(error.details['line'])} of ${file} cannot be stored: ${error.message}`);
+      throw new Failure(`${file} cannot be stored: ${error.message}`);
     }
   }
 
   /** What the owner has written for readers, and on which networks the app is paid. */
   private async changeApplication(): Promise<void> {
-    const { application, skills } = this.definitions;
+    const { payment_networks: networks, skills } = this.definitions;
     const { app, merges } = this.call;
     if (merges) {
       this.kept.push("The owner's part of skills.md, and the networks of payments, are those of the app.");
@@ -263,7 +270,6 @@ class AppMove {
     }
     const appPath = encodeURIComponent(app.id);
     if (skills !== '') await this.send('PUT', `/api/skills/${appPath}/skills.md`, { markdown: skills });
-    const networks = application['payment_networks'];
     if (networks === undefined) return;
     await this.send('PATCH', `/api/applications/${appPath}`, { payment_networks: networks }).catch((error: unknown) => {
       if (!isGranaryError(error) || error.status !== 400) throw error;

@@ -10,7 +10,7 @@ export interface Records {
 const lineFeed = 0x0a;
 const quote = 0x22;
 
-/** Cuts the bytes of an export at the ends of its records: lines, or rows of a table, whose cells may have line ends. */
+/** Cuts the bytes of an export at the ends of its records: lines, or rows of a table, whose cells may have lines. */
 export class RecordCutter {
   private rest: Buffer[] = [];
   private isQuoted = false;

@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Failure } from '../failure.ts';
 
 /** Where a transfer goes on. It has no key. */
@@ -37,18 +37,22 @@ export function parsedState(text: string): TransferState | undefined {
   }
 }
 
+/** Where the transfer of a whole app into a folder, or from it, goes on. */
+export const folderStateOf = (folder: string, kind: 'export' | 'import'): string => join(folder, `.granary-${kind}`);
+
+/** What a command that was killed leaves is replaced by the next one. */
+export const stagingOf = (file: string): string => `${file}.new`;
+
 /** Stores it: a reader sees the state of before or the new one. Throws the error of the file system. */
 export async function writeState(file: string, state: TransferState): Promise<void> {
-  const staging = `${file}.${randomBytes(6).toString('hex')}`;
-  try {
-    await writeFile(staging, `${JSON.stringify(state, null, 2)}\n`, { flag: 'wx' });
-    await rename(staging, file);
-  } finally {
-    await rm(staging, { force: true });
-  }
+  await writeFile(stagingOf(file), `${JSON.stringify(state, null, 2)}\n`);
+  await rename(stagingOf(file), file);
 }
 
-export const removeState = (file: string): Promise<void> => rm(file, { force: true });
+export async function removeState(file: string): Promise<void> {
+  await rm(stagingOf(file), { force: true });
+  await rm(file, { force: true });
+}
 
 /** Why a transfer of another place does not go on here; undefined where it is of this one. */
 export function otherPlace(state: TransferState, { url, app }: { url: string; app: string }): string | undefined {
