@@ -1,4 +1,4 @@
-import { jsonText, parseExact, plainText } from './exact-json.ts';
+import { jsonText, parseExact, parseVerbatim, plainText } from './exact-json.ts';
 
 test.each([
   '{"a":0.10000000000000001,"b":[12345678901234567890,1e400],"c":"12345678901234567890"}',
@@ -27,4 +27,10 @@ test('the cell of a table shows digits, texts and JSON', () => {
 
 test('text that is no JSON is an error', () => {
   expect(() => parseExact('{"a":01x}')).toThrow(SyntaxError);
+});
+
+test('numbers can be kept as they are written', () => {
+  const text = '{"a":1.50,"b":[15e-1,-0,7],"c":"1.50"}';
+  expect(jsonText(parseVerbatim(text))).toBe(text);
+  expect(parseVerbatim('{"b":[7]}')).toEqual({ b: [7] });
 });

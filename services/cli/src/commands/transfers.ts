@@ -117,14 +117,26 @@ async function sayPart({ terminal }: Invocation, file: string, error: unknown): 
   throw error;
 }
 
+const flagsOfOne = [
+  'format',
+  'find',
+  'select',
+  'columns',
+  'at',
+  'history',
+  'deleted',
+  'formulas',
+  'gzip',
+  'force',
+] as const;
+
 async function exportWhole(call: Invocation<ExportFlags>, collection: string | undefined): Promise<void> {
   const { options, terminal, signal } = call;
   const { out: folder } = options;
   if (collection !== undefined)
     throw new UsageError(`--all exports more than "${collection}"`, 'Leave one of them out.');
   if (!folder) throw new UsageError('--all needs a folder', '`granary export --all --out <folder>`');
-  const ofCollections = ['format', 'find', 'select', 'columns', 'at', 'history', 'formulas', 'gzip', 'force'] as const;
-  const unfit = ofCollections.find((name) => options[name] !== undefined);
+  const unfit = flagsOfOne.find((name) => options[name] !== undefined);
   if (unfit !== undefined) throw new UsageError(`--${unfit} is for the export of one collection`);
   const { exportApp } = await import('../transfers/app-export.ts');
   const { countText, Rate } = await import('../transfers/rate.ts');
@@ -192,15 +204,15 @@ async function importDocuments(call: Invocation<ImportFlags>): Promise<void> {
     url,
     signal,
     restarts: options.restart === true,
-    onProgress: ({ report: { written, failed, lines }, bytes, totalBytes }) => {
+    onProgress: ({ report: { written, failed, lines, offset }, bytes, totalBytes }) => {
       linesDone = lines;
-      firstBytes ??= bytes;
+      firstBytes ??= offset;
       const counts = `${countText(written, 'document')}${failed > 0 ? `, ${failed} failed` : ''}`;
-      bar.show(bytes, totalBytes, `${counts}, ${rate.text(bytes - firstBytes)}`);
+      bar.show(bytes, totalBytes, `${counts}, ${rate.text(offset - firstBytes)}`);
     },
     onUnresumable: (reason) => {
       isResumable = false;
-      terminal.say(`This import cannot go on after a break, for that cannot be noted: ${reason}`);
+      terminal.say(`This import cannot go on after a break, for its state cannot be stored: ${reason}`);
     },
   })
     .catch((error: unknown) => sayInterrupted(call, { file, linesDone, isResumable }, error))
@@ -239,7 +251,8 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
     merges: options.merge === true,
     restarts: options.restart === true,
     onProgress: (text, share) => bar.show(share ?? 0, share === undefined ? undefined : 1, text),
-    onUnresumable: (reason) => terminal.say(`This import cannot go on after a break: ${reason}`),
+    onUnresumable: (reason) =>
+      terminal.say(`This import cannot go on after a break, for its state cannot be stored: ${reason}`),
   })
     .catch((error: unknown) => sayFolder(call, { folder, kind: 'import' }, error))
     .finally(() => bar.end());

@@ -43,7 +43,12 @@ export async function importFile(
   const { app, signal } = call;
   if (file === stdinName) {
     const report = await begin(app, collection, definition, undefined, signal);
-    return { report: await send(report, process.stdin, 0, call), forget: async () => {} };
+    try {
+      return { report: await send(report, process.stdin, 0, call), forget: async () => {} };
+    } finally {
+      // Node would wait for its end.
+      process.stdin.destroy();
+    }
   }
   const mark = await markOf(file);
   const report = await resumed(file, collection, definition, mark, call);

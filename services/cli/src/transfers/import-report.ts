@@ -4,6 +4,7 @@ import { jsonText } from '../exact-json.ts';
 import { Failure, isGranaryError, UsageError } from '../failure.ts';
 import type { Invocation } from '../session/invocation.ts';
 import { resumingCommand } from './command-text.ts';
+import { stdinName } from './import-request.ts';
 import { isPassing } from './passing.ts';
 import { countText } from './rate.ts';
 
@@ -44,12 +45,13 @@ export function sayInterrupted(
 ): never {
   if (error instanceof UsageError || linesDone === undefined) throw error;
   terminal.overwrite('');
+  const name = file === stdinName ? 'stdin' : file;
   const line = isGranaryError(error) ? error.details['line'] : undefined;
   if (line !== undefined) {
-    terminal.complain(`It ended at line ${Number(line)} of ${file}: the records before it are stored.`);
+    terminal.complain(`It ended at line ${Number(line)} of ${name}: the records before it are stored.`);
     terminal.complain('Correct the line and import the file again, or pass over such lines by --on-error continue.');
   } else if (signal.aborted || isPassing(error)) {
-    terminal.complain(`${countText(linesDone, 'line')} of ${file} are stored.`);
+    terminal.complain(`${countText(linesDone, 'line')} of ${name} are stored.`);
     terminal.complain(
       isResumable
         ? `The same command goes on behind them: ${resumingCommand()}`

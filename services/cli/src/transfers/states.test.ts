@@ -1,0 +1,127 @@
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { resumingCommand } from './command-text.ts';
+import { exportRequestOf } from './export-request.ts';
+import { importDefinitionOf, otherImport, type ImportState } from './import-request.ts';
+import { otherExport, PartFile, type ExportState } from './part-file.ts';
+import { readState, removeState, writeState } from './state-file.ts';
+
+const place = { url: 'http://127.0.0.1:1', app: 'demo' };
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'granary-states-'));
+});
+afterEach(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+test('a state is there until it is removed, and one that is none of ours is refused', async () => {
+  const file = join(folder, 'a.granary-import');
+  expect(await readState(file)).toBeUndefined();
+  await writeState(file, { version: 1, ...place });
+  expect(await readState(file)).toEqual({ version: 1, ...place });
+  await writeState(file, { version: 1, ...place, app: 'other' });
+  expect(await readState(file)).toMatchObject({ app: 'other' });
+  await removeState(file);
+  expect(await readdir(folder)).toEqual([]);
+  for (const text of ['', '{', 'null', '{"version":2,"url":"u","app":"a"}', '{"version":1,"url":"u"}']) {
+    await writeFile(file, text);
+    await expect(readState(file)).rejects.toThrow('is damaged, or of another release');
+  }
+});
+
+test('an import goes on with the same file and the same options only', () => {
+  const definition = importDefinitionOf('a.csv', { types: 'n:number' });
+  const file = { sizeBytes: 10, modifiedMs: 1_000.5 };
+  const begun: ImportState = { version: 1, ...place, collection: 'books', importId: 'j1', file, definition };
+  // As it is read again from its file.
+  const state = JSON.parse(JSON.stringify(begun)) as ImportState;
+  const wanted = { collection: 'books', definition, file };
+  expect(otherImport(state, place, wanted)).toBeUndefined();
+  expect(otherImport(state, { ...place, app: 'x' }, wanted)).toContain('the app "demo"');
+  expect(otherImport(state, { ...place, url: 'http://x' }, wanted)).toContain(place.url);
+  expect(otherImport(state, place, { ...wanted, collection: 'x' })).toContain('the collection "books"');
+  expect(otherImport(state, place, { ...wanted, file: { ...file, sizeBytes: 11 } })).toContain('10 bytes, and has 11');
+  expect(otherImport(state, place, { ...wanted, file: { ...file, modifiedMs: 2_000 } })).toContain('was changed');
+  for (const options of [{}, { types: 'n:string' }, { types: 'n:number', mode: 'skip' as const }]) {
+    const other = importDefinitionOf('a.csv', options);
+    expect(otherImport(state, place, { ...wanted, definition: other })).toMatch(/^its --(types|mode) is /);
+  }
+  const onError = importDefinitionOf('a.csv', { types: 'n:number', onError: 'continue' });
+  expect(otherImport(state, place, { ...wanted, definition: onError })).toBe('its --on-error is "abort"');
+});
+
+test('an export goes on with the same request only', () => {
+  const request = exportRequestOf('books', { format: 'csv', find: '{}', columns: 'id,a' });
+  const begun: ExportState = {
+    version: 1,
+    ...place,
+    request,
+    height: 7,
+    fileBytes: 5,
+    position: { bytes: 5, records: 1 },
+  };
+  const state = JSON.parse(JSON.stringify(begun)) as ExportState;
+  const other = (changes: Partial<typeof request>) => otherExport(state, { ...request, ...changes }, place);
+  expect(other({})).toBeUndefined();
+  expect(other({ height: 7 })).toBeUndefined();
+  expect(other({ height: 8 })).toBe('it is of height 7');
+  expect(other({ collection: 'x' })).toBe('its collection is "books"');
+  expect(other({ format: 'json' })).toBe('its --format is "csv"');
+  expect(other({ find: undefined })).toBe('its --find is "{}"');
+  expect(other({ select: ['a'] })).toBe('its --select is not named');
+  expect(other({ columns: ['a', 'id'] })).toBe('its --columns is ["id","a"]');
+  expect(other({ hasHistory: true })).toBe('its --history is false');
+  expect(other({ isGzip: true })).toBe('its --gzip is false');
+  expect(otherExport(state, request, { ...place, app: 'x' })).toContain('the app "demo"');
+});
+
+describe('a file that is made in parts', () => {
+  const request = exportRequestOf('books', {});
+  const options = { isForced: false, restarts: false };
+
+  test('goes on behind what is noted, and has its name once it is whole', async () => {
+    const file = join(folder, 'books.ndjson');
+    const first = await PartFile.open(file, request, place, options);
+    await first.add(Buffer.from('a\nb\n'), { bytes: 4, records: 2, after: { id: 'b' } }, 7);
+    await first.close();
+    // What a command that was killed has written behind it.
+    await writeFile(`${file}.part`, 'a\nb\nc');
+    const second = await PartFile.open(file, request, place, options);
+    expect([second.position, second.height]).toEqual([{ bytes: 4, records: 2, after: { id: 'b' } }, 7]);
+    expect(await readdir(folder)).toEqual(['books.ndjson.granary-export', 'books.ndjson.part']);
+    await second.add(Buffer.from('d\n'), { bytes: 6, records: 3, after: { id: 'd' } }, 7);
+    await second.finish(Buffer.from('end'));
+    expect(await readdir(folder)).toEqual(['books.ndjson']);
+    expect(await readFile(file, 'utf8')).toBe('a\nb\nd\nend');
+    await expect(PartFile.open(file, request, place, options)).rejects.toThrow('is there already');
+  });
+
+  test('begins anew where its part is too short, or that is asked for', async () => {
+    const file = join(folder, 'books.ndjson');
+    const begin = async () => {
+      const part = await PartFile.open(file, request, place, options);
+      await part.add(Buffer.from('a\nb\n'), { bytes: 4, records: 2 }, 7);
+      await part.close();
+    };
+    await begin();
+    await writeFile(`${file}.part`, 'a\n');
+    const short = await PartFile.open(file, request, place, options);
+    expect(short.position.bytes).toBe(0);
+    await short.close();
+    expect(await readdir(folder)).toEqual([]);
+    await begin();
+    const other = exportRequestOf('books', { deleted: true });
+    await expect(PartFile.open(file, other, place, options)).rejects.toThrow('a part of another export');
+    const anew = await PartFile.open(file, other, place, { ...options, restarts: true });
+    expect([anew.position.bytes, anew.height]).toEqual([0, undefined]);
+    await anew.close();
+  });
+});
+
+test('the command that goes on is one for a shell, and does not begin anew', () => {
+  expect(resumingCommand(['export', 'books', '--find', `{"a": "it's"}`, '--restart', '--out', 'a.csv'])).toBe(
+    `granary export books --find '{"a": "it'\\''s"}' --out a.csv`,
+  );
+});

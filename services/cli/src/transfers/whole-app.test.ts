@@ -1,0 +1,106 @@
+import { gunzipSync } from 'node:zlib';
+import { jsonText, parseVerbatim } from '../exact-json.ts';
+import { indexBody, queryBody, takenMembers } from './app-definitions.ts';
+import { describesBlob, documentFiles, parsedManifest } from './app-folder.ts';
+import { ownerPartOf } from './app-reads.ts';
+import { RecordEncoder } from './record-encoder.ts';
+
+const facts = { bytes: 0, sha256: '0'.repeat(64) };
+const manifestText = (file: string, documents: unknown = 1) =>
+  JSON.stringify({
+    granary_export: 1,
+    collections: [{ ...facts, file, name: 'a', documents }],
+    files: [],
+    left_out: [],
+  });
+
+test('a manifest names files of its folder only', () => {
+  expect(parsedManifest(manifestText('documents/a.ndjson'))).toMatchObject({ granary_export: 1 });
+  for (const file of ['../a', 'a/../../b', '/etc/passwd', 'C:\\a', 'a\\..\\b']) {
+    expect(parsedManifest(manifestText(file))).toBeUndefined();
+  }
+  for (const text of [
+    '',
+    '{}',
+    '[]',
+    'null',
+    manifestText('a', '1'),
+    manifestText('a').replace('"granary_export":1', '"x":1'),
+  ]) {
+    expect(parsedManifest(text)).toBeUndefined();
+  }
+});
+
+test('files of collections are different ones where names differ in case only', () => {
+  const files = [...documentFiles(['Books', 'books', 'BOOKS', 'a']).values()];
+  expect(files).toEqual([
+    'documents/Books.ndjson',
+    'documents/books.2.ndjson',
+    'documents/BOOKS.3.ndjson',
+    'documents/a.ndjson',
+  ]);
+});
+
+test('what the service adds is not sent back, and numbers are as they were written', () => {
+  const collection = parseVerbatim(
+    '{"app_id":"a","name":"b","namespace":null,"schema_definition":{"fields":{"p":{"type":"number","default":1.50}}},' +
+      '"document_count":3,"created_at":"x"}',
+  ) as Record<string, unknown>;
+  expect(jsonText(takenMembers('collection', collection))).toBe(
+    '{"name":"b","schema_definition":{"fields":{"p":{"type":"number","default":1.50}}}}',
+  );
+  const index = {
+    name: 'i',
+    collection: 'b',
+    field_name: 'x',
+    fields: ['x', 'y'],
+    index_type: 'composite',
+    unique: true,
+  };
+  expect(JSON.parse(JSON.stringify(indexBody({ ...index, status: 'ready', size_bytes: 1 })))).toEqual({
+    name: 'i',
+    collection: 'b',
+    fields: ['x', 'y'],
+    index_type: 'composite',
+    options: { unique: true },
+    force: true,
+  });
+  const text = {
+    name: 'i',
+    collection: 'b',
+    field_name: 'x',
+    index_type: 'fulltext',
+    options: { language: 'english' },
+  };
+  expect(indexBody({ ...text, unique: false })).toMatchObject({ options: { language: 'english', unique: false } });
+  expect(JSON.stringify(queryBody({ name: 'q', version: '', versions: [''], base_query: {} }))).toBe(
+    '{"name":"q","base_query":{}}',
+  );
+});
+
+test("the owner's part of skills.md is what is before the generated one", () => {
+  const generated = '<!-- granary:generated:begin -->\n# demo\n<!-- granary:generated:end -->\n';
+  const head = '<!-- demo, revision 4, form 5, http://localhost -->\n';
+  expect(ownerPartOf(`${head}# Mine\n\nText\n\n${generated}`)).toBe('# Mine\n\nText');
+  expect(ownerPartOf(`${head}${generated}`)).toBe('');
+});
+
+test('a document that describes an uploaded file is told from others', () => {
+  const document = { id: 'a', blob_id: 'a', sha256: 'x', size_bytes: 1 };
+  expect(describesBlob(JSON.stringify(document))).toBe(true);
+  expect(describesBlob(JSON.stringify({ ...document, blob_id: 'b' }))).toBe(false);
+  expect(describesBlob(JSON.stringify({ id: 'a', text: '"blob_id"' }))).toBe(false);
+});
+
+test('an array has its brackets, whole or gone on with, compressed or not', async () => {
+  for (const isGzip of [false, true]) {
+    const plain = (bytes: Buffer) => (isGzip ? gunzipSync(bytes) : bytes).toString();
+    const whole = new RecordEncoder({ isArray: true, isGzip });
+    const first = plain(await whole.encode(Buffer.from('{"a":"é"}\n{}\n')));
+    const goingOn = new RecordEncoder({ isArray: true, isGzip }, true);
+    const rest = plain(await goingOn.encode(Buffer.from('3\n')));
+    expect(first + rest + plain(await goingOn.end())).toBe('[\n{"a":"é"},\n{},\n3\n]\n');
+    expect(plain(await new RecordEncoder({ isArray: true, isGzip }).end())).toBe('[]\n');
+    expect(plain(await new RecordEncoder({ isArray: false, isGzip }).end())).toBe('');
+  }
+});
