@@ -114,6 +114,6 @@ export async function resultOf(child: ChildProcess): Promise<CommandResult> {
 
 /** The variables with which a command finds an app. */
 export const environmentOf = (
-  { url }: Granary,
+  { url }: Pick<Granary, 'url'>,
   { appId, key }: { appId: string; key: string },
 ): Record<string, string> => ({ GRANARY_URL: url, GRANARY_APP: appId, GRANARY_APP_KEY: key });

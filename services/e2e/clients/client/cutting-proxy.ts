@@ -47,7 +47,8 @@ export class CuttingProxy {
     from.on('data', (chunk) => {
       bytes += chunk.length;
       if (bytes <= most) return void to.write(chunk);
-      // What came before the cut is there.
+      // What came before the cut is there, and nothing that comes while it is passed on.
+      from.removeAllListeners('data');
       to.write(chunk.subarray(0, most - (bytes - chunk.length)), () => {
         this.cuts += 1;
         from.destroy();
