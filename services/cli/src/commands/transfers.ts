@@ -3,6 +3,7 @@ import { Failure, UsageError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { bytesText, ProgressBar } from '../terminal/progress.ts';
 import { printObject } from '../terminal/table.ts';
+import type { Terminal } from '../terminal/terminal.ts';
 import type { ExportOptions } from '../transfers/export-request.ts';
 import type { ImportOptions } from '../transfers/import-request.ts';
 
@@ -157,7 +158,7 @@ async function exportWhole(call: Invocation<ExportFlags>, collection: string | u
   const documents = manifest.collections.reduce((sum, each) => sum + each.documents, 0);
   const { app: appId, height, left_out } = manifest;
   const collections = manifest.collections.length;
-  await printObject(terminal, { folder, app: appId, height, collections, documents, left_out });
+  await printMove(terminal, { folder, app: appId, height, collections, documents }, { left_out });
 }
 
 /** Says that the same command goes on with what has begun in a folder, where it does. */
@@ -174,6 +175,18 @@ async function sayFolder(
     terminal.complain(`The ${kind} has begun, and is not whole. The same command goes on: ${resumingCommand()}`);
   }
   throw error;
+}
+
+/** Prints what was moved; to a person what was not in sentences below it. */
+async function printMove(
+  terminal: Terminal,
+  report: object,
+  { kept = [], left_out }: { kept?: string[]; left_out: string[] },
+): Promise<void> {
+  if (!terminal.isForPeople) return printObject(terminal, { ...report, kept, left_out });
+  await printObject(terminal, report);
+  for (const sentence of kept) terminal.say(`Kept: ${sentence}`);
+  for (const sentence of left_out) terminal.say(`Not moved: ${sentence}`);
 }
 
 async function importDocuments(call: Invocation<ImportFlags>): Promise<void> {
@@ -257,7 +270,7 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
     .catch((error: unknown) => sayFolder(call, { folder, kind: 'import' }, error))
     .finally(() => bar.end());
   const { indexes, views, queries, datasets } = definitions;
-  await printObject(terminal, {
+  const report = {
     app: app.id,
     from: manifest.app,
     height: manifest.height,
@@ -267,9 +280,8 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
     views: views.length,
     queries: queries.length,
     datasets: datasets.length,
-    kept: kept.length > 0 ? kept : undefined,
-    left_out: manifest.left_out,
-  });
+  };
+  await printMove(terminal, report, { kept, left_out: manifest.left_out });
   if (problems.length === 0) return;
   throw new Failure(`The app is not as the exported one:\n${problems.join('\n')}`);
 }
