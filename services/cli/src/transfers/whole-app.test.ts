@@ -1,5 +1,5 @@
 import { gunzipSync } from 'node:zlib';
-import { jsonText, parseVerbatim } from '../exact-json.ts';
+import { jsonText, parseAsWritten } from '../exact-json.ts';
 import { indexBody, queryBody, takenMembers } from './app-definitions.ts';
 import { describesBlob, documentFiles, parsedManifest } from './app-folder.ts';
 import { ownerPartOf } from './app-reads.ts';
@@ -42,7 +42,7 @@ test('files of collections are different ones where names differ in case only', 
 });
 
 test('what the service adds is not sent back, and numbers are as they were written', () => {
-  const collection = parseVerbatim(
+  const collection = parseAsWritten(
     '{"app_id":"a","name":"b","namespace":null,"schema_definition":{"fields":{"p":{"type":"number","default":1.50}}},' +
       '"document_count":3,"created_at":"x"}',
   ) as Record<string, unknown>;
