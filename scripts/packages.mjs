@@ -22,6 +22,7 @@ export async function packPackage(name, destination) {
   const staging = mkdtempSync(path.join(root, `node_modules/.granary-${name}-`));
   try {
     const manifest = copyWorkspace(workspace, staging);
+    cpSync(path.join(root, 'LICENSE'), path.join(staging, 'LICENSE'));
     if (manifest.files.some((pattern) => pattern.endsWith('.d.ts'))) await writeTypes(workspace, staging);
     const dependencies = Object.keys(manifest.dependencies ?? {});
     for (const each of dependencies) {

@@ -24,7 +24,7 @@ type CommandLineResult = Record<ProgramName, number>;
 /** Starts the programs in turn, one at a time. */
 export async function measureCommandLine(_: Tools, { rounds }: Lengths): Promise<CommandLineResult> {
   const service = createServer((_request, response) => {
-    response.writeHead(200, { 'Content-Type': 'application/json' }).end('[]');
+    response.writeHead(200, { 'Content-Type': 'application/json' }).end('{"app_id":"bench","collections":[]}');
   });
   await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
   const env = {

@@ -38,6 +38,8 @@ export const exitCodes = {
   conflict: 5,
   payment: 6,
   unreachable: 7,
+  /** As a shell counts a program that wrote to a pipe which nobody reads. */
+  pipeClosed: 141,
   interrupted: 130,
 } as const;
 
@@ -52,7 +54,7 @@ export function exitCodeOf(error: unknown): number {
   const { code, status } = error;
   if (code === 'NETWORK_ERROR' || code === 'TIMEOUT' || [502, 503, 504].includes(status)) return exitCodes.unreachable;
   if (status === 401 || status === 403) return exitCodes.notAllowed;
-  if (status === 404 || status === 410) return exitCodes.notFound;
+  if (status === 404 || status === 410 || code === 'CURSOR_GONE') return exitCodes.notFound;
   if (status === 409 || status === 412) return exitCodes.conflict;
   if (status === 402 || code === 'PAYMENT_PENDING') return exitCodes.payment;
   return exitCodes.failed;

@@ -5,15 +5,20 @@ import { buildProgram } from './program.ts';
 import { interruption, type GlobalOptions } from './session/invocation.ts';
 import { Terminal } from './terminal/terminal.ts';
 
+/** A command that is waiting for something that knows no signal is ended after this time. */
+const endsAfterMs = 3_000;
+
 // The reader of a pipe has left, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(0);
+  if (error.code === 'EPIPE') process.exit(exitCodes.pipeClosed);
   throw error;
 });
+process.stderr.on('error', () => {});
 
 process.on('SIGINT', () => {
   if (interruption.signal.aborted) process.exit(exitCodes.interrupted);
   interruption.abort(new Interrupted());
+  setTimeout(() => process.exit(exitCodes.interrupted), endsAfterMs).unref();
 });
 
 /** Says what went wrong, and what to do about it. */

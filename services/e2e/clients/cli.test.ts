@@ -184,5 +184,5 @@ test('a reader that leaves ends it quietly', async () => {
   const stderr: string[] = [];
   child.stderr.setEncoding('utf8').on('data', (text: string) => stderr.push(text));
   await eventually(() => child.exitCode !== null);
-  expect([child.exitCode, stderr.join('')]).toEqual([0, '']);
+  expect([child.exitCode, stderr.join('')]).toEqual([141, '']);
 });

@@ -37,8 +37,8 @@ async function complete(program: Command, call: Invocation): Promise<void> {
   const names = continuation.names ? await namesOf(continuation.names, continuation).catch(() => []) : [];
   const typed = words.at(-1) ?? '';
   for (const word of [...continuation.words, ...names.filter((name) => name.startsWith(typed))]) {
-    // A shell would take a line end for the end of a name.
-    if (!/[\r\n]/.test(word)) await call.terminal.print(word);
+    // A shell gives a meaning to other characters; names of the service have none of these.
+    if (/^[\w.:@%+=-]+$/.test(word)) await call.terminal.print(word);
   }
 }
 

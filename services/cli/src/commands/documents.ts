@@ -73,7 +73,7 @@ async function get(call: Invocation<GetOptions>): Promise<void> {
   // It was not parsed: the text is that of the answer.
   const text = stored.document as unknown as string;
   if (options.withVersion) return terminal.print(`{"version":${stored.version},"document":${text}}`);
-  if (!terminal.isForPeople) return terminal.write(text.endsWith('\n') ? text : `${text}\n`);
+  if (!terminal.isForPeople) return terminal.print(text.replace(/\n$/, ''));
   await terminal.print(colouredJson(terminal, text));
   terminal.say(terminal.styledMessage('dim', `version ${stored.version}`));
 }

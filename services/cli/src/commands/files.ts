@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { createWriteStream, openAsBlob } from 'node:fs';
 import { rename, rm, stat } from 'node:fs/promises';
 import { Writable } from 'node:stream';
@@ -80,6 +81,9 @@ async function download(call: Invocation<DownloadOptions>): Promise<void> {
     else await storeFile(response.body!.pipeThrough(counted(bar, response)), out, signal);
   } catch (error) {
     signal.throwIfAborted();
+    if ((error as NodeJS.ErrnoException).path !== undefined || (error as NodeJS.ErrnoException).code === 'ENOSPC') {
+      throw new Failure(`The file cannot be written: ${(error as Error).message}`);
+    }
     throw new Failure(`The download broke off: ${(error as Error).message}`, { exitCode: exitCodes.unreachable });
   } finally {
     bar.end();
@@ -101,11 +105,18 @@ function counted(bar: ProgressBar, { headers }: Response): TransformStream<Uint8
 
 const toStdout = (terminal: Terminal) => new WritableStream<Uint8Array>({ write: (chunk) => terminal.write(chunk) });
 
-/** Stores a body in a file, which appears once it is whole. */
+/** Stores a body in a file, which appears once it is whole. What is no plain file, such as a pipe, has it as it comes. */
 async function storeFile(body: ReadableStream<Uint8Array>, file: string, signal: AbortSignal): Promise<void> {
-  const staging = `${file}.part`;
+  const isPlain = await stat(file).then(
+    (stats) => stats.isFile(),
+    () => true,
+  );
+  const write = (path: string, flags: string) =>
+    body.pipeTo(Writable.toWeb(createWriteStream(path, { flags })) as WritableStream<Uint8Array>, { signal });
+  if (!isPlain) return write(file, 'w');
+  const staging = `${file}.${randomBytes(6).toString('hex')}`;
   try {
-    await body.pipeTo(Writable.toWeb(createWriteStream(staging)) as WritableStream<Uint8Array>, { signal });
+    await write(staging, 'wx');
     await rename(staging, file);
   } finally {
     await rm(staging, { force: true });

@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander';
-import { UsageError } from '../failure.ts';
+import { exitCodes, Failure, UsageError } from '../failure.ts';
 import { assertFree, profilesWith, storeKey } from '../profiles/stored-keys.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList } from '../terminal/table.ts';
@@ -141,11 +141,11 @@ async function remove(call: Invocation): Promise<void> {
     const users = await usersOf(app.id, url, key);
     const use = users.length > 0 ? `; the profile ${users.map((each) => `"${each}"`).join(', ')} has it` : '';
     await terminal.confirm(`${warningOf(app.id, key)}${use}.`, id, signal);
-  } else if (keys.some(({ name }) => name === id)) {
-    throw new UsageError(
-      `"${id}" is the name of a key`,
-      'A key is revoked by its id, which `granary keys list` shows.',
-    );
+  } else {
+    const isName = keys.some(({ name }) => name === id);
+    const problem = isName ? `"${id}" is the name of a key` : `There is no key "${id}" of ${app.id}`;
+    const nextStep = 'A key is revoked by its id, which `granary keys list` shows.';
+    throw new Failure(problem, { nextStep, exitCode: exitCodes.notFound });
   }
   await app.request('DELETE', apiPath('apps', app.id, 'keys', id), { signal });
   terminal.say(`The key ${id} is revoked.`);

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { App } from '@granary/client';
 import type { Command } from 'commander';
 import { exitCodes, Failure, isGranaryError } from '../failure.ts';
@@ -30,6 +31,7 @@ interface ListOptions {
 interface TriggerOptions {
   amount?: number;
   to?: string;
+  idempotencyKey?: string;
 }
 
 const statuses = ['pending', 'broadcast', 'confirmed', 'failed'];
@@ -56,24 +58,30 @@ export function addPayoutCommands(program: Command): void {
     .description('pay out what is available')
     .addOption(countOption('--amount <utia>', 'this amount, in utia'))
     .option('--to <address>', 'to this address; by default to that of the settings')
+    .option('--idempotency-key <text>', 'a name of this payout, which is made once under it')
     .action(action<TriggerOptions>(trigger));
 }
 
 const payoutPath = (app: App, part: string): string => apiPath('apps', app.id, 'payout', part);
 
-/** The payouts, the newest first, page by page. */
+/** The payouts, the newest first, page by page; one that a newer one has moved to the next page comes once. */
 async function* payoutsOf(
   app: App,
   { status, limit = pageSize }: ListOptions,
   signal: AbortSignal,
 ): AsyncGenerator<Payout, void, undefined> {
+  const seen = new Set<string>();
   for (let offset = 0; ;) {
     const query = { status, limit: Math.min(limit, pageSize), offset };
     const page = await app.request<{ payouts: Payout[]; total: number }>('GET', payoutPath(app, 'history'), {
       query,
       signal,
     });
-    yield* page.payouts;
+    for (const payout of page.payouts) {
+      if (seen.has(payout.payout_id)) continue;
+      seen.add(payout.payout_id);
+      yield payout;
+    }
     offset += page.payouts.length;
     if (page.payouts.length === 0 || offset >= page.total) return;
   }
@@ -125,6 +133,12 @@ async function settings(call: Invocation): Promise<void> {
   });
 }
 
+/** Whether a request was refused for good. One that is being done, or came too often, may have been taken before. */
+const isRefusal = (error: unknown): boolean =>
+  isGranaryError(error) &&
+  [400, 401, 402, 403, 404, 409, 422].includes(error.status) &&
+  error.code !== 'REQUEST_IN_PROGRESS';
+
 async function trigger(call: Invocation<TriggerOptions>): Promise<void> {
   const { terminal, signal } = call;
   const app = await call.app();
@@ -142,14 +156,19 @@ async function trigger(call: Invocation<TriggerOptions>): Promise<void> {
   }
   const warning = `This pays ${amount} utia of the wallet of ${app.id} to ${to}. It cannot be taken back.`;
   await terminal.confirm(warning, String(amount), signal);
+  const { idempotencyKey = randomUUID() } = call.options;
   try {
     // Both are sent as they were confirmed, whatever changes meanwhile.
     const json = { amount, payout_address: to };
-    const payout = await app.request<Payout>('POST', payoutPath(app, 'trigger'), { json, signal });
+    const options = { json, signal, idempotencyKey };
+    const payout = await app.request<Payout>('POST', payoutPath(app, 'trigger'), options);
     await printObject(terminal, withUnit(terminal, payout, ['amount']));
   } catch (error) {
-    const isRefused = isGranaryError(error) && error.status >= 400 && error.status < 500;
-    if (!isRefused) terminal.complain('The payout may have been started: `granary payouts list` shows whether it was.');
+    if (!isRefusal(error)) {
+      const line = `granary payouts trigger --amount ${amount} --to ${to} --idempotency-key ${idempotencyKey}`;
+      terminal.complain('The payout may have been started: `granary payouts list` shows whether it was.');
+      terminal.complain(`This asks for the same one again, which is made once: ${line}`);
+    }
     throw error;
   }
 }

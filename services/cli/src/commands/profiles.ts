@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { Failure, isGranaryError, UsageError } from '../failure.ts';
-import { profilePath, readProfiles, writeProfiles, type Profile } from '../profiles/profile-file.ts';
-import { checkedUrl, defaultUrl, type Target } from '../profiles/target.ts';
+import { changeProfiles, profilePath, readProfiles, type Profile, type Profiles } from '../profiles/profile-file.ts';
+import { checkedUrl, defaultUrl, isKey, type Target } from '../profiles/target.ts';
 import { connectApp, connectOperator } from '../session/connect.ts';
-import { action, type Invocation } from '../session/invocation.ts';
+import { action, type GlobalOptions, type Invocation } from '../session/invocation.ts';
 import { printList } from '../terminal/table.ts';
 
 interface LoginOptions {
@@ -26,11 +26,14 @@ export function addProfileCommands(program: Command): void {
   program.command('use').description('use this profile where none is named').argument('<profile>').action(action(use));
 }
 
+const profileName = ({ profile }: GlobalOptions, { current }: Profiles): string =>
+  profile ?? (process.env['GRANARY_PROFILE'] || current);
+
 /** Asks for what flags and the environment do not say, tries the key, and stores it. */
 async function login(call: Invocation<LoginOptions>): Promise<void> {
   const { options, terminal, signal } = call;
   const stored = await readProfiles();
-  const name = options.profile ?? (process.env['GRANARY_PROFILE'] || stored.current);
+  const name = profileName(options, stored);
   const before: Partial<Profile> = stored.profiles[name] ?? {};
   const ask = async (question: string, fallback: string | undefined) => {
     if (!terminal.isInteractive) return fallback;
@@ -41,17 +44,25 @@ async function login(call: Invocation<LoginOptions>): Promise<void> {
   const url = checkedUrl(
     options.url ?? (env['GRANARY_URL'] || (await ask('URL of the service', before.url ?? defaultUrl)) || defaultUrl),
   );
-  const ofSameService = before.url === url ? before : {};
-  const app =
-    options.app ?? (env['GRANARY_APP'] || (options.operator ? before.app : await ask('App', ofSameService.app)));
+  if (before.url !== undefined && before.url !== url && (before.appKey ?? before.operatorKey) !== undefined) {
+    const nextStep = `Name another one by --profile, or forget it by \`granary logout --profile ${name}\`.`;
+    throw new UsageError(`The profile "${name}" has keys of ${before.url}`, nextStep);
+  }
+  const namedApp = options.app ?? (env['GRANARY_APP'] || undefined);
+  // The operator's key is stored beside an app whose key is there.
+  const app = options.operator
+    ? before.appKey === undefined
+      ? (namedApp ?? before.app)
+      : before.app
+    : (namedApp ?? (await ask('App', before.app)));
   if (!options.operator && !app) throw new UsageError('No app is named', 'Name it by --app.');
   const key = await readKey(call);
-  const profile: Profile = options.operator
-    ? { ...ofSameService, url, app: app ?? ofSameService.app, operatorKey: key }
-    : { ...ofSameService, url, app, appKey: key };
-  await tryKey(call, profile, options.operator === true);
-  const profiles = { ...stored.profiles, [name]: profile };
-  await writeProfiles({ current: name, profiles });
+  const keys = options.operator ? { operatorKey: key } : { appKey: key };
+  await tryKey(call, { ...before, url, app, ...keys }, options.operator === true);
+  await changeProfiles((present) => {
+    present.profiles[name] = { ...present.profiles[name], url, app, ...keys };
+    present.current = name;
+  });
   const what = options.operator ? "the operator's key" : `the key of ${app}`;
   terminal.say(`The profile "${name}" has ${what} at ${url}. It is in ${profilePath()}, for you alone.`);
 }
@@ -67,7 +78,7 @@ async function readKey({ options, terminal, signal }: Invocation<LoginOptions>):
   else if (fromEnvironment) key = fromEnvironment;
   else if (terminal.isInteractive) key = await terminal.ask('Key (not shown): ', { isSecret: true, signal });
   else throw new UsageError('There is no key', 'Give it by --key-stdin, --key-file or the environment.');
-  if (!/^[\x21-\x7e]+$/.test(key.trim())) throw new UsageError('The key is empty, or has characters that no key has');
+  if (!isKey(key.trim())) throw new UsageError('The key is empty, or has characters that no key has');
   return key.trim();
 }
 
@@ -99,10 +110,12 @@ async function tryKey({ signal }: Invocation, profile: Profile, isOperator: bool
 
 async function logout({ options, terminal }: Invocation): Promise<void> {
   const stored = await readProfiles();
-  const name = options.profile ?? stored.current;
+  const name = profileName(options, stored);
   if (!stored.profiles[name]) throw new UsageError(`There is no profile "${name}"`, '`granary profiles` lists them.');
-  const { [name]: _forgotten, ...profiles } = stored.profiles;
-  await writeProfiles({ current: stored.current === name ? 'default' : stored.current, profiles });
+  await changeProfiles((present) => {
+    delete present.profiles[name];
+    if (present.current === name) present.current = 'default';
+  });
   terminal.say(`The profile "${name}" is forgotten. Its keys still work: \`granary keys delete\` revokes a key.`);
 }
 
@@ -133,6 +146,8 @@ async function use(call: Invocation): Promise<void> {
   const [name] = call.args<[string]>();
   const { profiles } = await readProfiles();
   if (!profiles[name]) throw new UsageError(`There is no profile "${name}"`, '`granary profiles` lists them.');
-  await writeProfiles({ current: name, profiles });
+  await changeProfiles((present) => {
+    present.current = name;
+  });
   call.terminal.say(`"${name}" is used now: ${profiles[name].url}`);
 }

@@ -34,14 +34,16 @@ export async function printRows(
   );
   const shown = most ?? (terminal.isForPeople ? shownRecords : Infinity);
   let printed = 0;
+  let hasMore = false;
   for await (const page of records.limit(shown).pages()) {
     for (const { message } of page.hints ?? []) terminal.say(message);
     printed += page.records.length;
+    hasMore = page.next_cursor !== undefined;
     if (!terminal.isForPeople) for (const record of page.records) await terminal.print(jsonText(record));
     else if (page.records.length > 0) await printRecords(terminal, page.records);
   }
   if (printed === 0) terminal.say('There are none.');
-  if (most === undefined && printed === shown) {
+  if (most === undefined && hasMore) {
     terminal.say(`These are the first ${printed}: \`--limit all\` prints all of them.`);
   }
 }

@@ -64,12 +64,14 @@ async function tail(call: Invocation<TailOptions>): Promise<void> {
 /** A field that is misspelt would be waited for in vain. */
 async function checkFilterMeans(call: Invocation, collection: string | undefined, filter: Filter): Promise<void> {
   const isEmpty = filter.conditions.length + filter.texts.length === 0;
-  if (isEmpty || collection === undefined || (await call.target()).appKey === undefined) return;
+  const isOfOne = collection !== undefined && !collection.includes(',');
+  if (isEmpty || !isOfOne || (await call.target()).appKey === undefined) return;
   const { signal } = call;
   const app = await call.app();
   const records = await matchingRecords(app, { collection, filter, deleted: true, isPublic: false, signal });
-  const page = await records.page({ limit: 1 });
-  if (page.records.length === 0) await sayHints(call.terminal, page, filter);
+  // A hint is all that is wanted of it: what is wrong with the filter is the feed's to say.
+  const page = await records.page({ limit: 1 }).catch(() => signal.throwIfAborted());
+  if (page?.records.length === 0) await sayHints(call.terminal, page, filter);
 }
 
 /** Prints the changes until Ctrl-C; then says how to go on. */

@@ -54,11 +54,13 @@ async function verify(call: Invocation<VerifyOptions>): Promise<void> {
   } catch (error) {
     bar.end();
     if (signal.aborted && last) {
-      const { resumption } = await import('../session/resumption.ts');
-      const line = resumption(process.argv.slice(2), '--from', String(last.height + 1));
-      terminal.complain(
-        `All fits up to height ${last.height}. Go on with: ${line} --against ${last.height}:${last.hash}`,
-      );
+      const { resumption, withoutOption } = await import('../session/resumption.ts');
+      // Hashes that were compared are behind the place where it goes on.
+      const ahead = kept.filter(({ height }) => height > last!.height);
+      const words = withoutOption(process.argv.slice(2), '--against');
+      const line = resumption(words, '--from', String(last.height + 1));
+      const against = [last, ...ahead].map(({ height, hash }) => ` --against ${height}:${hash}`);
+      terminal.complain(`All fits up to height ${last.height}. Go on with: ${line}${against.join('')}`);
     }
     throw error;
   }
@@ -91,6 +93,11 @@ async function report(
   if (commits === 0 && last.height === 0) return terminal.say('There is no commit yet.');
   if (counts.withoutText > 0) {
     terminal.say(`Documents whose text was erased or purged: ${counts.withoutText}. Their hashes fit into the chain.`);
+  }
+  if (counts.withoutHash > 0) {
+    terminal.say(
+      `Documents of which not even a hash is there: ${counts.withoutHash}. What their commits contained is taken from the service.`,
+    );
   }
   if (isStartTaken) {
     terminal.say(

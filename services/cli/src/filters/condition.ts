@@ -44,6 +44,19 @@ const texts =
   'startsWith endsWith includesCaseInsensitive startsWithCaseInsensitive endsWithCaseInsensitive regExpMatches regex ' +
   'search b64 inDataset';
 
+const others =
+  'is eq isNot ne isNull isNotNull exists greaterThan gt greaterThanOrEqual gte lessThan lt lessThanOrEqual lte includes ' +
+  'contains isLocalIp isExternalIp';
+
+/**
+ * Throws UsageError for an operator that is none. With a key the service refuses it; in a URL, where reads without one
+ * have their filters, it would be the name of a field.
+ */
+export function checkOperator(path: string, operator: string): void {
+  if ([...lists, ...ranges, ...texts.split(' '), ...others.split(' ')].includes(operator)) return;
+  throw new UsageError(`"${path}.$${operator}": there is no operator $${operator}`, examples);
+}
+
 /** Reads a condition as a person types it: `year>=1900`. Throws UsageError. */
 export function readCondition(argument: string): Condition {
   const [, path, sign, text] = form.exec(argument) ?? [];

@@ -73,6 +73,11 @@ test.each([
   ['year=1950..1900', /the range is empty, for 1950 is greater than 1900/],
   ['year!=1900..1950', /a range cannot be excluded/],
   ['price.$gte>=10', /has two operators, \$gte and >=/],
+  ['price>.5', /\.5 is not a number as JSON has it/],
+  ['price=5.', /5\. is not a number as JSON has it/],
+  ['year>=+5', /\+5 is not a number as JSON has it/],
+  ['year=1900..x', /1900 and x are of two types/],
+  ['day=2021-01-01..2020-01-01', /the range is empty/],
   ['year.$between=5', /a range has two ends/],
 ])('%s is refused, with an example', (argument, message) => {
   let error: unknown;
@@ -100,6 +105,8 @@ test('what is deleted is left out, unless the filter says which it wants', () =>
   expect(presentFilterText({ conditions: [], texts: ['{"or":[{"deleted" : true}]}'] })).toBe(
     '{"or":[{"deleted" : true}]}',
   );
+  const ofMember = { conditions: [], texts: ['{"state":{"deleted":false}}'] };
+  expect(presentFilterText(ofMember)).toBe('{"and":[{"deleted.$isNot":true},{"state":{"deleted":false}}]}');
 });
 
 test('a public read gets texts of digits where JavaScript has no such number', () => {
@@ -114,6 +121,11 @@ test('a public read gets texts of digits where JavaScript has no such number', (
       { a: { in: ['x', 1] } },
     ],
   });
+});
+
+test('a public read refuses an operator that is none, for in its URL that would be a field', () => {
+  expect(() => publicFilter(filterOf('year.$gtee=5'))).toThrow('there is no operator $gtee');
+  expect(publicFilter(filterOf('year.$gte=5'))).toEqual({ and: [{ year: { gte: 5 } }] });
 });
 
 test('who compares with numbers is told how texts are written', () => {

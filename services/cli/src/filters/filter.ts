@@ -1,6 +1,6 @@
 import { parseExact, plainText } from '../exact-json.ts';
 import { UsageError } from '../failure.ts';
-import type { Condition } from './condition.ts';
+import { checkOperator, type Condition } from './condition.ts';
 
 /** What documents have to meet all of. */
 export interface Filter {
@@ -33,13 +33,23 @@ export function filterText({ conditions, texts }: Filter): string | undefined {
 export function presentFilterText(filter: Filter): string {
   const saysItself =
     filter.conditions.some(({ path }) => path === 'deleted') ||
-    filter.texts.some((text) => /"deleted(\.\$\w+)?"\s*:/.test(text));
+    filter.texts.some((text) => namesDeleted(JSON.parse(text)));
   const present: Condition = { path: 'deleted', operator: 'isNot', operand: 'true' };
   return filterText(saysItself ? filter : { ...filter, conditions: [...filter.conditions, present] })!;
 }
 
+/** Whether a filter has a condition on `deleted` itself, not on a member of that name within a field. */
+function namesDeleted(filter: unknown): boolean {
+  if (typeof filter !== 'object' || filter === null) return false;
+  return Object.entries(filter).some(([name, value]) => {
+    if (/^deleted(\.\$\w+)?$/.test(name)) return true;
+    return /^\$?(and|or|not)$/.test(name) && [value].flat().some(namesDeleted);
+  });
+}
+
 /** The filter as the client makes the parameters of a public read of it: in a URL digits are texts anyway. */
 export function publicFilter({ conditions, texts }: Filter): { and: object[] } {
+  for (const { path, operator } of conditions) checkOperator(path, operator);
   return {
     and: [
       ...conditions.map(({ path, operator, operand }) => ({

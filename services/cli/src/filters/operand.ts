@@ -46,6 +46,9 @@ export function scalarOperand(typed: Typed, text = typed.text): string {
     checkQuotes(typed, text);
     return text;
   }
+  if (/^(?:\+\d+(?:\.\d+)?|[+-]?\d+\.|[+-]?\.\d+)$/.test(text)) {
+    throw mistake(typed, `${text} is not a number as JSON has it, and a text that looks so is put into quotes`, '0.5');
+  }
   if (/^[=<>!~]/.test(text)) {
     throw mistake(typed, `${text[0]} begins no value: a text that begins so is put into quotes`, inQuotes(text));
   }
@@ -116,6 +119,12 @@ export function rangeOperand(typed: Typed): string | undefined {
   const ends = [scalarOperand(typed, low), scalarOperand(typed, high)];
   if (ends.every((end) => number.test(end)) && Number(ends[0]) > Number(ends[1])) {
     throw mistake(typed, `the range is empty, for ${low} is greater than ${high}`, `${high}..${low}`);
+  }
+  if (number.test(ends[0]!) !== number.test(ends[1]!)) {
+    throw mistake(typed, `${low} and ${high} are of two types, between which nothing is`, '1900..1950');
+  }
+  if (low.length === high.length && low > high && !number.test(ends[0]!)) {
+    throw mistake(typed, `the range is empty, for ${low} is behind ${high}`, `${high}..${low}`);
   }
   return `[${ends.join(',')}]`;
 }

@@ -27,14 +27,18 @@ export async function readProfiles(file = profilePath()): Promise<Profiles> {
   try {
     text = await readFile(file, 'utf8');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { current: 'default', profiles: {} };
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { current: 'default', profiles: noProfiles() };
     throw new Failure(`The profiles cannot be read: ${(error as Error).message}`);
   }
   const profiles = parsedProfiles(text);
   if (!profiles) throw new Failure(`${file} is damaged`, { nextStep: 'Remove it, and run `granary login` again.' });
-  if (process.platform !== 'win32' && ((await stat(file)).mode & 0o077) !== 0) await chmod(file, 0o600);
+  // A file that is mounted for reading only keeps its mode.
+  if (process.platform !== 'win32' && ((await stat(file)).mode & 0o077) !== 0) await chmod(file, 0o600).catch(() => {});
   return profiles;
 }
+
+/** Names are chosen by users: a profile may be called as a member of every object is. */
+const noProfiles = (): Record<string, Profile> => Object.create(null) as Record<string, Profile>;
 
 function parsedProfiles(text: string): Profiles | undefined {
   try {
@@ -43,17 +47,21 @@ function parsedProfiles(text: string): Profiles | undefined {
       typeof current === 'string' &&
       typeof profiles === 'object' &&
       Object.values(profiles).every((profile) => typeof profile?.url === 'string');
-    // Names are chosen by users: a profile may be called as a member of every object is.
-    return isWhole
-      ? { current, profiles: Object.assign(Object.create(null), profiles) as Record<string, Profile> }
-      : undefined;
+    return isWhole ? { current, profiles: Object.assign(noProfiles(), profiles) } : undefined;
   } catch {
     return undefined;
   }
 }
 
+/** Changes what is stored at this moment: another command may have stored something while this one asked. */
+export async function changeProfiles(change: (profiles: Profiles) => void): Promise<void> {
+  const profiles = await readProfiles();
+  change(profiles);
+  await writeProfiles(profiles);
+}
+
 /** Stores the profiles, for the user alone. */
-export async function writeProfiles(profiles: Profiles, file = profilePath()): Promise<void> {
+async function writeProfiles(profiles: Profiles, file = profilePath()): Promise<void> {
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   await replaceFile(file, `${JSON.stringify(profiles, null, 2)}\n`, 0o600);
 }

@@ -1,5 +1,5 @@
 import { UsageError } from '../failure.ts';
-import { readProfiles, writeProfiles, type Profile } from './profile-file.ts';
+import { changeProfiles, readProfiles, type Profile } from './profile-file.ts';
 
 /** A key of an app of a service. */
 export interface AppKey {
@@ -23,8 +23,9 @@ export async function assertFree(name: string, url: string, replaced?: string): 
 
 /** Stores a key in a profile, with what else is there. */
 export async function storeKey(name: string, key: AppKey): Promise<void> {
-  const { current, profiles } = await readProfiles();
-  await writeProfiles({ current, profiles: { ...profiles, [name]: { ...profiles[name], ...key } } });
+  await changeProfiles(({ profiles }) => {
+    profiles[name] = { ...profiles[name], ...key };
+  });
 }
 
 /** The names of the profiles with the key of an app that ends so. */
@@ -37,12 +38,13 @@ export async function profilesWith({ url, app, lastFour }: { url: string; app: s
 
 /** Takes an app with its key from all profiles. Resolves to their names. */
 export async function forgetApp(url: string, app: string): Promise<string[]> {
-  const { current, profiles } = await readProfiles();
-  const names = Object.keys(profiles).filter((name) => profiles[name]!.url === url && profiles[name]!.app === app);
-  for (const name of names) {
-    const { app: _app, appKey: _key, ...others } = profiles[name]!;
-    profiles[name] = others;
-  }
-  if (names.length > 0) await writeProfiles({ current, profiles });
+  const names: string[] = [];
+  await changeProfiles(({ profiles }) => {
+    for (const [name, { app: stored, appKey: _key, ...others }] of Object.entries(profiles)) {
+      if (others.url !== url || stored !== app) continue;
+      profiles[name] = others;
+      names.push(name);
+    }
+  });
   return names;
 }

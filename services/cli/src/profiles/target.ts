@@ -36,19 +36,42 @@ export function targetOf(flags: TargetFlags, env: NodeJS.ProcessEnv, { current, 
   const app = flags.app ?? setting(env, 'GRANARY_APP') ?? profile?.app;
   const isUrlOfProfile = profile?.url !== undefined && checkedUrl(profile.url) === url;
   const isAppOfProfile = isUrlOfProfile && profile.app === app;
+  const agentKey = keySetting(env, 'GRANARY_AGENT_KEY');
+  const userKey = keySetting(env, 'GRANARY_USER_KEY');
+  if (agentKey !== undefined && userKey !== undefined) {
+    throw new UsageError('GRANARY_AGENT_KEY and GRANARY_USER_KEY are two ways to pay', 'Set one of them.');
+  }
   return {
     profile: name,
     url,
     app,
-    appKey: setting(env, 'GRANARY_APP_KEY') ?? (isAppOfProfile ? profile.appKey : undefined),
-    operatorKey: setting(env, 'GRANARY_OPERATOR_KEY') ?? (isUrlOfProfile ? profile.operatorKey : undefined),
-    agentKey: setting(env, 'GRANARY_AGENT_KEY'),
-    userKey: setting(env, 'GRANARY_USER_KEY'),
+    appKey: keySetting(env, 'GRANARY_APP_KEY') ?? (isAppOfProfile ? checkedKey(name, profile.appKey) : undefined),
+    operatorKey:
+      keySetting(env, 'GRANARY_OPERATOR_KEY') ?? (isUrlOfProfile ? checkedKey(name, profile.operatorKey) : undefined),
+    agentKey,
+    userKey,
   };
 }
 
 /** An empty variable is as one that is not set. */
 const setting = (env: NodeJS.ProcessEnv, name: string): string | undefined => env[name] || undefined;
+
+/** Whether a header can carry a text. An error of one that cannot would show it. */
+export const isKey = (text: string): boolean => /^[\x21-\x7e]+$/.test(text);
+
+function keySetting(env: NodeJS.ProcessEnv, name: string): string | undefined {
+  const key = setting(env, name);
+  if (key === undefined || isKey(key)) return key;
+  throw new UsageError(`${name} has characters that no key has, such as a blank or a line end`);
+}
+
+function checkedKey(profile: string, key: string | undefined): string | undefined {
+  if (key === undefined || isKey(key)) return key;
+  throw new UsageError(
+    `A key of the profile "${profile}" has characters that no key has`,
+    'Run `granary login` again.',
+  );
+}
 
 /** A URL in one spelling. Throws UsageError. */
 export function checkedUrl(text: string): string {

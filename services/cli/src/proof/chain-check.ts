@@ -31,7 +31,7 @@ export const broken = (height: number, why: string): Failure =>
     nextStep: 'Keep what you have of it, and compare with a backup or an export of before.',
   });
 
-const hashForm = /^[0-9a-f]{64}$/;
+export const hashForm = /^[0-9a-f]{64}$/;
 
 /** A commit of which not all parts have come. */
 interface OpenCommit {
@@ -94,7 +94,7 @@ export class ChainCheck {
     if (stores === 'blob') counts.blobs += 1;
     else counts.documents += 1;
     if (actual !== undefined) counts.texts += 1;
-    else if (stores === 'documents') counts.withoutText += 1;
+    else if (stores === 'documents' && hash !== undefined) counts.withoutText += 1;
     if (actual !== undefined && actual !== hash) open.alteredId ??= id;
     if (hash === undefined) {
       counts.withoutHash += 1;

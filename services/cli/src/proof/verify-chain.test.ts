@@ -97,7 +97,7 @@ test('texts that are gone are counted, and their hashes verified', async () => {
   const gone = withCommit(0, (commit) => withDocument(commit, { text: null }));
   expect((await verified(gone)).counts).toMatchObject({ documents: 6, texts: 5, withoutText: 1, withoutHash: 0 });
   const unknown = withCommit(0, (commit) => withDocument(commit, { text: null, sha256: null }));
-  expect((await verified(unknown)).counts).toMatchObject({ withoutText: 1, withoutHash: 1 });
+  expect((await verified(unknown)).counts).toMatchObject({ withoutText: 0, withoutHash: 1 });
   const blob = withCommit(1, (commit) => ({ ...withDocument(commit, { text: null }), stores: 'blob' }));
   expect((await verified(blob)).counts).toMatchObject({ documents: 5, withoutText: 0, blobs: 1 });
 });
@@ -165,6 +165,17 @@ test('a head that the commits do not lead to is a break', async () => {
   await expect(missing).rejects.toThrow('height 4: the commit is missing, and the head is at 5');
   const other = verified(commits, {}, { head: { height: 3, hash: zeros } });
   await expect(other).rejects.toThrow('height 3: its hash is not the one that the service names as its head');
+});
+
+test.each<[string, unknown]>([
+  ['none', undefined],
+  ['one without a height', { hash: '0'.repeat(64) }],
+  ['one whose height is a text', { height: 'x', hash: '0'.repeat(64) }],
+  ['one without a hash', { height: 0 }],
+])('a service that names no head, but %s, is not believed', async (_, head) => {
+  const read: ReadCommits = () => Promise.resolve({ head, commits: [] } as unknown as CommitPage);
+  const request = { from: 1, kept: [{ height: 42, hash: '1'.repeat(64) }] };
+  await expect(verifyChain(read, request)).rejects.toThrow('the service names no head');
 });
 
 test('a hash that was kept has to be in the chain', async () => {

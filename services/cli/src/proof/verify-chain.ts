@@ -1,5 +1,5 @@
 import { UsageError } from '../failure.ts';
-import { broken, ChainCheck, type CheckedCounts, type CommitPart } from './chain-check.ts';
+import { broken, ChainCheck, hashForm, type CheckedCounts, type CommitPart } from './chain-check.ts';
 import { chainStart, type Link } from './hash-chain.ts';
 
 /** A page of commits as the service answers it. */
@@ -41,7 +41,7 @@ export function readKept(text: string): Link {
 export async function verifyChain(read: ReadCommits, request: Verification): Promise<VerifiedChain> {
   const { from, kept, onProgress } = request;
   let page = await read({ from });
-  const { head } = page;
+  const head = checkedHead(page, from);
   const to = request.to ?? head.height;
   checkRange(request, head, to);
   const start = from === 1 ? chainStart : await linkAt(read, from - 1);
@@ -61,13 +61,21 @@ export async function verifyChain(read: ReadCommits, request: Verification): Pro
       throw broken(check.last.height + 1, `the commit is missing, and the head is at ${head.height}`);
     }
     page = await read({ cursor: page.next_cursor });
-    if (page.head.height < height) throw broken(page.head.height + 1, 'the head went back while it was verified');
+    const { height: headHeight } = checkedHead(page, height + 1);
+    if (headHeight < height) throw broken(headHeight + 1, 'the head went back while it was verified');
   }
   if (to === head.height && check.last.hash !== head.hash) {
     throw broken(to, 'its hash is not the one that the service names as its head');
   }
   const isStartTaken = from > 1 && !kept.some(({ height }) => height === from - 1);
   return { last: check.last, commits: to - from + 1, counts: check.counts, isStartTaken };
+}
+
+/** The head of a page. Throws Failure for one that is none: nothing could be compared with it. */
+function checkedHead({ head }: CommitPage, height: number): Link {
+  const isLink = Number.isSafeInteger(head?.height) && head.height >= 0 && hashForm.test(head.hash);
+  if (isLink) return head;
+  throw broken(height, 'the service names no head of the chain');
 }
 
 function checkRange({ from, to: wanted, kept }: Verification, head: Link, to: number): void {

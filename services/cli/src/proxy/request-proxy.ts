@@ -132,7 +132,7 @@ export class RequestProxy {
   private requestLike(incoming: IncomingMessage): ClientRequest {
     const { protocol, hostname, port, host: hostHeader, pathname } = this.target;
     const headers: OutgoingHttpHeaders = {};
-    const dropped = new Set([...hopHeaders, ...namedByConnection(incoming.headers.connection)]);
+    const dropped = hopHeadersOf(incoming);
     for (const [name, values] of Object.entries(incoming.headersDistinct))
       if (!dropped.has(name)) headers[name] = values;
     headers['host'] = hostHeader;
@@ -153,7 +153,7 @@ export class RequestProxy {
 /** Passes an answer on, as it comes. */
 function passOn(response: IncomingMessage, outgoing: ServerResponse, outcome: Outcome): void {
   const { statusCode = 502, statusMessage, rawHeaders } = response;
-  const dropped = new Set([...hopHeaders, ...namedByConnection(response.headers.connection)]);
+  const dropped = hopHeadersOf(response);
   const headers = rawHeaders.filter((_, index) => !dropped.has(rawHeaders[index - (index % 2)]!.toLowerCase()));
   outgoing.writeHead(statusCode, statusMessage, headers);
   // The first event of a feed may come much later.
@@ -168,7 +168,13 @@ function passOn(response: IncomingMessage, outgoing: ServerResponse, outcome: Ou
   pipeline(response, outgoing, () => {});
 }
 
-const namedByConnection = (header = ''): string[] => header.split(',').map((name) => name.trim().toLowerCase());
+/** The headers that are of one connection only. The length of a body is not, whatever `Connection` says of it. */
+function hopHeadersOf({ headers: { connection = '' } }: IncomingMessage): Set<string> {
+  const named = connection.split(',').map((name) => name.trim().toLowerCase());
+  const dropped = new Set([...hopHeaders, ...named]);
+  dropped.delete('content-length');
+  return dropped;
+}
 
 /** Refuses a request in the form of the service. */
 function refuse(outgoing: ServerResponse, outcome: Outcome, status: number, code: string, error: string): void {

@@ -8,13 +8,19 @@ const shellWord = (word: string): string => (plainWord.test(word) ? word : `'${w
  * those of `process.argv` behind the program; keys are never among them.
  */
 export function resumption(words: readonly string[], option: string, value: string): string {
+  const kept = withoutOption(words, option);
+  const end = kept.indexOf('--');
+  kept.splice(end < 0 ? kept.length : end, 0, option, value);
+  return ['granary', ...kept].map(shellWord).join(' ');
+}
+
+/** The words without an option that takes a value. */
+export function withoutOption(words: readonly string[], option: string): string[] {
   const kept: string[] = [];
   for (let index = 0; index < words.length; index += 1) {
     const word = words[index]!;
     if (word === option) index += 1;
     else if (!word.startsWith(`${option}=`)) kept.push(word);
   }
-  const end = kept.indexOf('--');
-  kept.splice(end < 0 ? kept.length : end, 0, option, value);
-  return ['granary', ...kept].map(shellWord).join(' ');
+  return kept;
 }

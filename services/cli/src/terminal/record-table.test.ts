@@ -42,10 +42,12 @@ test('fields that have no room are named', async () => {
   expect(written.stderr).toBe('There is no room for c, d: --select chooses fields, and --json prints all.\n');
 });
 
-test('styles reach a terminal', async () => {
+test('styles reach a terminal, and end with their line', async () => {
   const { terminal, written } = terminalOf(80);
   await terminal.print('\u001b[1mid\u001b[22m \u001b[2K');
-  expect(written.stdout).toBe('\u001b[1mid\u001b[22m \uFFFD[2K\n');
+  expect(written.stdout).toBe('\u001b[1mid\u001b[22m \uFFFD[2K\u001b[0m\n');
+  await terminal.print('a\u001b[8mb\u202e');
+  expect(written.stdout.split('\n')[1]).toBe('a\uFFFD[8mb\uFFFD');
 });
 
 test('ids stay whole, so that they can be copied, unless they take more than half of the width', async () => {

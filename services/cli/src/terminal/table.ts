@@ -28,7 +28,9 @@ export async function printList<T>(terminal: Terminal, items: readonly T[], colu
 /** Prints one thing: to a person its members below each other, else as JSON. */
 export async function printObject(terminal: Terminal, value: object): Promise<void> {
   if (!terminal.isForPeople) return terminal.print(jsonText(value));
-  const members = Object.entries(value).filter(([, each]) => each !== undefined);
+  const members = Object.entries(value)
+    .filter(([, each]) => each !== undefined)
+    .map(([name, each]) => [oneLine(visible(name)), each] as const);
   const width = Math.max(...members.map(([name]) => textWidth(name)));
   for (const [name, each] of members) {
     const [first = '', ...others] = memberLines(each, terminal.width - width - gap);
@@ -52,7 +54,9 @@ const oneLine = (text: string): string => text.replace(/[\t\r\n]+/g, ' ');
  */
 export function tableLines(rows: ReadonlyArray<readonly string[]>, width: number): string[] {
   const cells = rows.map((row) => row.map((text) => oneLine(visible(text))));
-  const widths = (cells[0] ?? []).map((_, column) => Math.max(...cells.map((row) => textWidth(row[column] ?? ''))));
+  const widths = (cells[0] ?? []).map((_, column) =>
+    cells.reduce((most, row) => Math.max(most, textWidth(row[column] ?? '')), 0),
+  );
   let excess = widths.reduce((sum, each) => sum + each + gap, -gap) - width;
   while (excess > 0) {
     const isFirstKept = widths.length > 1 && widths[0]! <= width / 2;

@@ -20,23 +20,27 @@ export interface TerminalOptions {
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
 
-/** Control characters, with which a document could change what a terminal shows; tab and newline are harmless. */
+/**
+ * Characters with which a document could change what a terminal shows: controls, but for tab and newline, and marks
+ * that turn the direction of a text.
+ */
 // eslint-disable-next-line no-control-regex
-const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /** A text of somebody else as a terminal may show it. */
 export const visible = (text: string): string => text.replace(controls, '\uFFFD');
 
 /** What `styled` adds. Texts of somebody else go through `visible` before they are put together with it. */
 // eslint-disable-next-line no-control-regex
-const styles = /(\u001b\[\d+m)/;
+const styles = /(\u001b\[(?:1|2|22|31|32|33|36|39)m)/;
+const noStyle = '\u001b[0m';
 
-/** A line as a terminal may show it: styles pass. */
-const visibleLine = (line: string): string =>
-  line
-    .split(styles)
-    .map((part, index) => (index % 2 === 1 ? part : visible(part)))
-    .join('');
+/** A line as a terminal may show it: styles pass, and end with it, for a text of somebody else may have some. */
+function visibleLine(line: string): string {
+  const parts = line.split(styles);
+  const shown = parts.map((part, index) => (index % 2 === 1 ? part : visible(part))).join('');
+  return parts.length > 1 ? shown + noStyle : shown;
+}
 
 /** What a command reads and writes. Data goes to stdout, and all that is for people only to stderr. */
 export class Terminal {
@@ -109,6 +113,7 @@ export class Terminal {
       throw new UsageError(`${meaning} is read from stdin, which is a terminal`, 'Pipe it into the command.');
     const chunks: Buffer[] = [];
     for await (const chunk of stdin) chunks.push(chunk as Buffer);
+    if (chunks.length === 0) throw new UsageError(`${meaning} is missing: stdin is empty`);
     return Buffer.concat(chunks).toString('utf8');
   }
 
@@ -129,6 +134,7 @@ export class Terminal {
     } catch (error) {
       // It has an error of its own for a signal.
       signal?.throwIfAborted();
+      if ((error as Error).name === 'AbortError') throw new UsageError('There was no answer: nothing was changed');
       throw error;
     } finally {
       if (isSecret) stderr.write('\n');
@@ -145,7 +151,7 @@ export class Terminal {
     if (!this.isInteractive) throw new UsageError(`${warning} Nobody can be asked here.`, 'Confirm it with --yes.');
     this.complain(warning);
     const answer = await this.ask(`Type "${name}" to go on: `, signal ? { signal } : {});
-    if (answer !== name) throw new UsageError('That is another name: nothing was changed');
+    if (answer !== name.trim()) throw new UsageError('That is another name: nothing was changed');
   }
 }
 

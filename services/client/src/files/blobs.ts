@@ -87,4 +87,7 @@ export class Blobs {
 
 /** JSON in ASCII alone, for headers have no other characters in every client. */
 const headerText = (json: string): string =>
-  json.replace(/[^\x20-\x7e]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  // Between members such characters mean nothing, and within a text they stand as escapes.
+  json
+    .replace(/[\t\r\n]+/g, ' ')
+    .replace(/[^\x20-\x7e]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
