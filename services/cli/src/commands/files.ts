@@ -105,7 +105,7 @@ function counted(bar: ProgressBar, { headers }: Response): TransformStream<Uint8
 
 const toStdout = (terminal: Terminal) => new WritableStream<Uint8Array>({ write: (chunk) => terminal.write(chunk) });
 
-/** Stores a body in a file, which appears once it is whole. What is no plain file, such as a pipe, has it as it comes. */
+/** Stores a body in a file, which appears once it is whole. Anything else, such as a pipe, has it as it comes. */
 async function storeFile(body: ReadableStream<Uint8Array>, file: string, signal: AbortSignal): Promise<void> {
   const isPlain = await stat(file).then(
     (stats) => stats.isFile(),
