@@ -94,7 +94,7 @@ const installedPackages = (root) =>
   JSON.parse(readIfThere(path.join(root, 'node_modules/.package-lock.json')) ?? '{"packages":{}}').packages;
 
 /**
- * What workspaces need of a lock file, by its places.
+ * The packages of a lock file that workspaces need, by their places.
  * @param {LockedPackages} lock @param {string[]} workspaces
  */
 function packagesOf(lock, workspaces) {

@@ -10,7 +10,7 @@ const program = path.join(__dirname, '../../cli/dist/main.js');
 const startsOfRound = 10;
 const wantedMs = 120;
 
-/** What is started: Node alone, the command line, and a command that asks a service which answers at once. */
+/** The programs that are started: Node alone, the command line, and a command whose service answers at once. */
 const programs = {
   node: ['-e', '0'],
   version: [program, '--version'],

@@ -29,7 +29,7 @@ export class Interrupted extends Error {
   }
 }
 
-/** What the exit codes mean, which docs/cli.md lists. */
+/** The exit codes, which docs/cli.md lists. */
 export const exitCodes = {
   failed: 1,
   usage: 2,
@@ -86,7 +86,7 @@ const nextSteps: Partial<Record<ErrorCode, string>> = {
   CURSOR_GONE: 'Read what you keep anew: a backup was restored, or the cursor is of another service.',
 };
 
-/** What to do about an error, as a sentence; undefined where its message says it. */
+/** The next step after an error, as a sentence; undefined if the message says it. */
 export function nextStepOf(error: unknown): string | undefined {
   if (error instanceof UsageError || error instanceof Failure) return error.nextStep;
   if (!isGranaryError(error)) return undefined;

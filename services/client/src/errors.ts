@@ -101,7 +101,7 @@ export interface ErrorFields {
   code: ErrorCode;
   /** HTTP status; 0 where there was no answer. */
   status?: number;
-  /** What is wrong, by the field or parameter; for some codes other members, which `docs/errors.md` names. */
+  /** The mistakes, by field or parameter; for some codes other members, which `docs/errors.md` names. */
   details?: Record<string, unknown>;
   /** Names the request in the log of the service. */
   requestId?: string | undefined;

@@ -1,7 +1,7 @@
 import { GranaryError, type PaymentOffer } from './errors.ts';
 import type { Payer } from './http/transport.ts';
 
-/** What is used of an `x402HTTPClient` of `@x402/fetch`. */
+/** The part of an `x402HTTPClient` of `@x402/fetch` that is used. */
 export interface X402Client<Required, Payload> {
   getPaymentRequiredResponse(header: (name: string) => string | null, body?: unknown): Required;
   createPaymentPayload(required: Required): Promise<Payload>;

@@ -3,7 +3,7 @@ export type Json = string | number | boolean | null | Json[] | { [member: string
 
 export type JsonObject = { [member: string]: Json };
 
-/** What an app has, as `granary types` writes it. Each member goes by the name of what it describes. */
+/** The parts of an app, as `granary types` writes them. Each member goes by the name of what it describes. */
 export interface AppTypes {
   collections: object;
   views: object;
@@ -75,7 +75,7 @@ interface TextOperators {
   $search?: string;
 }
 
-/** What a filter says of one field. */
+/** A condition on one field. */
 export type Condition<V> = [V] extends [string]
   ? V | null | (Equality<V> & Order<V> & TextOperators)
   : [V] extends [number]

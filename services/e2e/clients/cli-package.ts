@@ -21,7 +21,7 @@ export interface CommandOptions {
   node?: string;
 }
 
-/** What is typed in a terminal, each text once another one is shown, and the width of that. */
+/** Texts that are typed in a terminal, each once another text is shown, and the width of the terminal. */
 interface Dialogue {
   answers?: Array<[string, string]>;
   columns?: number;
@@ -40,7 +40,7 @@ export class CliPackage {
     return new CliPackage(folder);
   }
 
-  /** Where `npx granary` finds it. */
+  /** The file that `npx granary` runs. */
   get program(): string {
     return join(this.folder, 'node_modules/.bin/granary');
   }
@@ -98,7 +98,7 @@ export class CliPackage {
   }
 }
 
-/** What a program writes, and how it ends. */
+/** Resolves to the output of a program and its exit code. */
 export async function resultOf(child: ChildProcess): Promise<CommandResult> {
   let [stdout, stderr] = ['', ''];
   child.stdout!.setEncoding('utf8').on('data', (text: string) => (stdout += text));

@@ -83,7 +83,7 @@ async function create(call: Invocation<CreateOptions>): Promise<void> {
   const service = await call.operator();
   const target = await call.target();
   const profile = use ? target.profile : saveAs;
-  // Where an app can be made, a key of its id is one of an app that is gone.
+  // An id that is free now had an app that is gone, and so had its key.
   if (profile !== undefined) await assertFree(profile, target.url, id);
   const json = { name, app_id: id, owner_address: owner, description };
   const path = apiPath('applications');

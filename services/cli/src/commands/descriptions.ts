@@ -9,7 +9,7 @@ interface OpenapiOptions {
   service?: boolean;
 }
 
-/** What the service says of an app, for programs and for agents. */
+/** Commands that print the descriptions of an app, for programs and for agents. */
 export function addDescriptionCommands(program: Command): void {
   program
     .command('openapi')

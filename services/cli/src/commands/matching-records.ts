@@ -61,7 +61,7 @@ async function pages(app: App, query: RecordsQuery): Promise<ReadPage> {
 
 /** Says what may be wrong with a filter that nothing meets. */
 export async function sayHints(terminal: Terminal, page: Page<unknown>, filter: Filter): Promise<void> {
-  // Who has typed no condition on it need not know that there is one.
+  // The condition on `deleted` is ours: nobody has typed it.
   const hints = (page.hints ?? []).filter(({ field }) => field !== 'deleted');
   const { typeHint } = await import('../filters/filter.ts');
   const byType = typeHint(

@@ -6,7 +6,7 @@ import { printRecords, type JsonRecord } from '../terminal/record-table.ts';
 import { shownRecords, type Values } from './options.ts';
 
 interface RowsOptions {
-  /** Those of variables or parameters, which share the URL with `query`. */
+  /** Values of variables or parameters, which share the URL with `query`. */
   values?: Values | undefined;
   query: Record<string, string | undefined>;
   most?: number | undefined;

@@ -1,4 +1,4 @@
-/** What each shell evaluates, so that it asks `granary __complete` how a line may go on, and offers files otherwise. */
+/** Scripts that make each shell ask `granary __complete` how a line may go on, and offer files otherwise. */
 export const completionScripts = {
   bash: `# Load it by: source <(granary completion bash)
 _granary() {

@@ -9,7 +9,7 @@ import {
   type Typed,
 } from './operand.ts';
 
-/** What a filter says of one field. */
+/** A condition on one field. */
 export interface Condition {
   /** The field: its name, or a path with dots. */
   path: string;

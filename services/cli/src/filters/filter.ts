@@ -2,7 +2,7 @@ import { parseExact, plainText } from '../exact-json.ts';
 import { UsageError } from '../failure.ts';
 import { checkOperator, type Condition } from './condition.ts';
 
-/** What documents have to meet all of. */
+/** Conditions and filters that a document has to meet, all of them. */
 export interface Filter {
   conditions: readonly Condition[];
   /** Whole filters, as JSON. */

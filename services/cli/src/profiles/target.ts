@@ -1,7 +1,7 @@
 import { UsageError } from '../failure.ts';
 import type { Profile, Profiles } from './profile-file.ts';
 
-/** What every command takes, from flags. Keys are no flags: other users of the machine see those. */
+/** Flags of every command that name its target. A key is not among them: other users of the machine see flags. */
 export interface TargetFlags {
   profile?: string | undefined;
   url?: string | undefined;
@@ -22,8 +22,8 @@ export interface Target {
 export const defaultUrl = 'http://127.0.0.1:8080';
 
 /**
- * What flags say, else the environment, else the profile. A key of a profile goes to the service and the app of that
- * profile only. Throws UsageError for a profile that is not there, and for a URL that is none.
+ * The target by flags, else by the environment, else by the profile. A key of a profile goes to the service and the app
+ * of that profile only. Throws UsageError for a profile that is not there, and for a URL that is none.
  */
 export function targetOf(flags: TargetFlags, env: NodeJS.ProcessEnv, { current, profiles }: Profiles): Target {
   const named = flags.profile ?? setting(env, 'GRANARY_PROFILE');

@@ -13,7 +13,7 @@ export interface CommitPart extends Link {
   documents: ReadonlyArray<{ id: string; sha256: string | null; text?: string | null }>;
 }
 
-/** What was looked at in the commits that fit. */
+/** Counts over the commits that fit. */
 export interface CheckedCounts {
   documents: number;
   /** Documents whose stored text has the hash that was committed. */

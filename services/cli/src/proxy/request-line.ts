@@ -13,10 +13,10 @@ export interface ForwardedRequest {
   /** Undefined where there was no answer. */
   status: number | undefined;
   ms: number;
-  /** Of the body of the answer, as they were sent. */
+  /** Bytes of the body of the answer, as they were sent. */
   bytes: number;
   end: RequestEnd;
-  /** What a refusal says: its code, and its sentence. */
+  /** The code and the sentence of a refusal. */
   code?: string | undefined;
   error?: string | undefined;
 }

@@ -17,7 +17,7 @@ import { RefusalReader } from './refusal.ts';
 import type { ForwardedRequest, RequestEnd } from './request-line.ts';
 
 const host = '127.0.0.1';
-/** Where a port is free at most times; the ones behind it are for further programs. */
+/** This port is rarely in use; the ones behind it are for further programs. */
 const firstPort = 4_080;
 const triedPorts = 20;
 /** The service has its own limits, which refuse more kindly. */
@@ -29,7 +29,7 @@ const hopHeaders = ['connection', 'keep-alive', 'proxy-connection', 'te', 'trail
 /** A page elsewhere may let its name lead to this machine. */
 const localHost = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/i;
 
-/** What is told of a request once it has ended. */
+/** The outcome of a request, which is told once it has ended. */
 interface Outcome {
   bytes: number;
   isBroken: boolean;

@@ -30,7 +30,7 @@ export class Invocation<Options extends object = object> {
     return this.command.processedArgs as Args;
   }
 
-  /** What the command works with; `app` is an app that an argument names. */
+  /** The service, the app and the keys of the command; `app` is an app that an argument names. */
   async target(app = this.options.app): Promise<Target> {
     return targetOf({ ...this.options, app }, process.env, await readProfiles());
   }

@@ -14,7 +14,7 @@ export interface TerminalOptions {
   quiet?: boolean | undefined;
   /** False: no colours. */
   color?: boolean | undefined;
-  /** What destroys something does not ask. */
+  /** Destructive commands do not ask for a confirmation. */
   yes?: boolean | undefined;
 }
 
@@ -30,7 +30,7 @@ const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u2
 /** A text of somebody else as a terminal may show it. */
 export const visible = (text: string): string => text.replace(controls, '\uFFFD');
 
-/** What `styled` adds. Texts of somebody else go through `visible` before they are put together with it. */
+/** The codes that `styled` adds. Texts of somebody else go through `visible` before they are put together with it. */
 // eslint-disable-next-line no-control-regex
 const styles = /(\u001b\[(?:1|2|22|31|32|33|36|39)m)/;
 const noStyle = '\u001b[0m';
@@ -42,7 +42,7 @@ function visibleLine(line: string): string {
   return parts.length > 1 ? shown + noStyle : shown;
 }
 
-/** What a command reads and writes. Data goes to stdout, and all that is for people only to stderr. */
+/** The streams of a command. Data goes to stdout, and everything that is for people only to stderr. */
 export class Terminal {
   constructor(
     private readonly streams: TerminalStreams,

@@ -13,7 +13,7 @@ export interface Parameter {
 export interface Described {
   name: string;
   description: string | undefined;
-  /** Of its documents, rows or records. A reference is to the documents of a collection. */
+  /** The schema of its documents, rows or records. A reference is to the documents of a collection. */
   record: Schema;
   parameters: readonly Parameter[];
 }
@@ -22,7 +22,7 @@ export interface AppDocument {
   collections: readonly Described[];
   views: readonly Described[];
   queries: readonly Described[];
-  /** What is too much for the document, such as `2 collections`; undefined where it has all. */
+  /** The parts that the document has no room for, such as `2 collections`; undefined if it has all. */
   omitted: string | undefined;
 }
 

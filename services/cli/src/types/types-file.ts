@@ -13,7 +13,7 @@ export const openapiPath = (app: App): string => `/api/apps/${encodeURIComponent
 
 export interface AppTypesText {
   text: string;
-  /** What the service has left out, such as `2 collections`; undefined where all is there. */
+  /** The parts that the service has left out, such as `2 collections`; undefined if it has all. */
   omitted: string | undefined;
 }
 

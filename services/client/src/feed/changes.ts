@@ -46,8 +46,8 @@ const idleMs = 45_000;
  */
 export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
   /**
-   * Where a feed goes on behind what was handled: behind the last change whose successor was asked for, or what was
-   * passed over. Undefined until it is known.
+   * The place where a feed goes on: behind the last change whose successor was asked for, or behind what was passed over.
+   * Undefined until it is known.
    */
   cursor: string | undefined;
   status: 'connecting' | 'open' | 'waiting' | 'closed' = 'connecting';
@@ -127,7 +127,7 @@ export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
       if (event.event === 'ready') {
         this.status = 'open';
         this.wasOpen = this.isReady = true;
-        // Of what is committed from here on nothing may be missed, should the connection end before there is a cursor.
+        // Nothing that is committed from here on may be missed, should the connection end before there is a cursor.
         if (this.since === 'now' && !this.context.isPublic && !this.options.token) this.since = event.head;
         // A connection does not tell what was defined before it.
         yield { event: 'catalog' };

@@ -1,10 +1,10 @@
-/** Where a change stands in the log. */
+/** The place of a change in the log. */
 interface Place {
-  /** Where a feed goes on behind it; not there where another event of the same change follows. */
+  /** The cursor by which a feed goes on behind it; missing if another event of the same change follows. */
   cursor?: string;
   height: number;
   place: number;
-  /** Of a document; `view` is there for a row. */
+  /** The collection of a document; a row has `view` in its place. */
   collection?: string;
   view?: string;
   /** The subscriptions that it is for, where there are several. */

@@ -12,7 +12,7 @@ export interface FollowOptions<D> {
   signal?: AbortSignal | undefined;
 }
 
-/** What is followed. */
+/** The collection or the view that is followed. */
 export type FollowSource = { collection: string } | { view: string };
 
 /** Is told after each commit that has changed the map, and after it was read anew. */
@@ -69,7 +69,7 @@ export class Live<D> implements ReadonlyMap<string, D> {
     this.ended = this.run(onReady);
     const closed = this.ended.then(() => Promise.reject(this.controller.signal.reason as Error));
     this.ready = Promise.race([loaded, closed]);
-    // Who waits for one of them only is not to be ended by the other.
+    // A caller that waits for one of them only is not ended by the other.
     for (const promise of [this.ready, this.ended]) promise.catch(() => {});
   }
 

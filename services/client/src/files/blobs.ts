@@ -3,7 +3,7 @@ import type { CallOptions, WriteOptions } from '../http/transport.ts';
 import { fetchWithProgress, type ProgressListener } from './progress.ts';
 
 export interface UploadOptions extends WriteOptions {
-  /** That of the file if nothing else is said, else `application/octet-stream`. */
+  /** The content type; by default that of the file, else `application/octet-stream`. */
   contentType?: string | undefined;
   /** Members of the document that describes the file; a text is their JSON. */
   metadata?: Record<string, unknown> | string | undefined;

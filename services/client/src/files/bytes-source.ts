@@ -1,6 +1,6 @@
 /**
- * What a file is read from: a file of a browser or of `fs.openAsBlob`, bytes, a text, a stream, or documents and pieces
- * of text as they come; each document becomes a line of JSON.
+ * The source of a file: a file of a browser or of `fs.openAsBlob`, bytes, a text, a stream, or documents and pieces of
+ * text as they come; each document becomes a line of JSON.
  */
 export type ByteSource =
   Blob | Uint8Array | string | ReadableStream<Uint8Array> | Iterable<object | string> | AsyncIterable<object | string>;

@@ -19,7 +19,7 @@ export interface ExportOptions<D> extends CallOptions {
 
 export interface ExportFileOptions<D> extends ExportOptions<D> {
   format: 'ndjson' | 'json' | 'csv';
-  /** Of a table; the fields of the schema or of the first documents if nothing else is said. */
+  /** The columns of a table; by default the fields of the schema or of the first documents. */
   columns?: readonly string[] | undefined;
   /** `escape` keeps spreadsheets from taking texts for formulas. */
   formulas?: 'escape' | undefined;

@@ -7,20 +7,20 @@ import { fileOf, piecesOf, sizeOf, type ByteSource, type FileSource } from './by
 export interface ImportOptions extends CallOptions {
   /** `ndjson` if nothing else is said. */
   format?: 'ndjson' | 'json' | 'csv' | undefined;
-  /** What becomes of a document whose id is present: `upsert` if nothing else is said. */
+  /** How a document is treated whose id is present: `upsert` if nothing else is said. */
   mode?: 'insert' | 'upsert' | 'skip' | undefined;
-  /** What becomes of a record that cannot be stored: `abort` if nothing else is said. */
+  /** How a record is treated that cannot be stored: `abort` if nothing else is said. */
   onError?: 'abort' | 'continue' | undefined;
   /** Reads and checks everything, and stores nothing. */
   dryRun?: boolean | undefined;
-  /** Of a table, in the place of its first line. */
+  /** The columns of a table that has no line of names. */
   columns?: readonly string[] | undefined;
   types?: Record<string, 'string' | 'number' | 'boolean' | 'json'> | undefined;
   empty?: 'missing' | 'null' | 'string' | undefined;
   separator?: ',' | ';' | '|' | 'tab' | undefined;
   /** Goes on with an import that has begun, with the same file from its beginning; the options are those it has. */
   importId?: string | undefined;
-  /** Where the source begins in the file: at a byte that is stored already. 0 if nothing else is said. */
+  /** The place in the file where the source begins: at a byte that is stored already. 0 if nothing else is said. */
   sourceStart?: number | undefined;
   /** Is told how far the import is, at its beginning and after each part. */
   onProgress?: ((progress: ImportReport) => void) | undefined;
@@ -37,7 +37,7 @@ export interface ImportReport {
   written: number;
   skipped: number;
   failed: number;
-  /** Of the last commit; null where nothing was stored. */
+  /** The height of the last commit; null where nothing was stored. */
   height: number | null;
   error: { error: string; code: string; details: Record<string, unknown> } | null;
 }
@@ -188,7 +188,7 @@ class ImportedFile {
         'Upload-Complete': this.isRead ? '?1' : '?0',
       },
       body: () => body,
-      // What is stored of it is asked for before it is sent again.
+      // The client asks how much of it is stored before it sends the part again.
       isOnce: true,
       signal: options.signal,
       timeoutMs: options.timeoutMs ?? partTimeoutMs,

@@ -7,7 +7,7 @@ interface Problem {
   accepts?: unknown;
 }
 
-/** What a call needs of the service that not every release has. */
+/** A part of the service that a call needs, and that not every release has. */
 export interface Feature {
   name: string;
   /** The first release with it. */

@@ -23,14 +23,14 @@ export interface TransportSettings {
 
 export type Query = Record<string, string | number | boolean | undefined>;
 
-/** What every call takes. */
+/** Options of every call. */
 export interface CallOptions {
   signal?: AbortSignal | undefined;
   /** How long the call may take with all its attempts; 30 seconds if nothing else is said. */
   timeoutMs?: number | undefined;
 }
 
-/** What a call that changes something takes. */
+/** Options of a call that changes something. */
 export interface WriteOptions extends CallOptions {
   /**
    * Names the write: the service does it once, however often it comes. The client makes one for each call; one that is

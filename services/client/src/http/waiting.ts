@@ -26,7 +26,7 @@ export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void
   });
 }
 
-/** What the work resolves to, unless the signal is aborted before: then rejects with its reason. */
+/** Resolves as the work does, unless the signal is aborted before: then rejects with its reason. */
 export function raced<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;
   return new Promise((resolve, reject) => {
