@@ -46,8 +46,8 @@ const idleMs = 45_000;
  */
 export class ChangeFeed<D> implements AsyncIterable<ChangeEvent<D>> {
   /**
-   * The place where a feed goes on: behind the last change whose successor was asked for, or behind what was passed over.
-   * Undefined until it is known.
+   * The place where a feed goes on: behind the last change whose successor was asked for, or behind those that were
+   * passed over. Undefined until it is known.
    */
   cursor: string | undefined;
   status: 'connecting' | 'open' | 'waiting' | 'closed' = 'connecting';
