@@ -8,6 +8,7 @@ const ofRun = {
   'node_modules/@granary/local': { resolved: 'services/local', link: true },
   'node_modules/pg': { version: '1.0.0', integrity: 'sha512-pg', dependencies: { 'pg-types': '1' } },
   'node_modules/pg-types': { version: '1.0.0', integrity: 'sha512-types' },
+  'node_modules/commander': { version: '1.0.0', integrity: 'sha512-commander' },
 };
 const ofTests = {
   'node_modules/jest': { version: '1.0.0', integrity: 'sha512-jest', dev: true },
@@ -17,6 +18,7 @@ const lock = {
   '': { devDependencies: { jest: '1' } },
   'services/local': { dependencies: { pg: '1' } },
   'services/operator': { dependencies: { '@granary/local': '1' } },
+  'services/cli': { dependencies: { commander: '1' } },
   'services/e2e': { dependencies: { solc: '1' } },
   ...ofRun,
   ...ofTests,
@@ -64,7 +66,7 @@ async function calls(): Promise<string[]> {
   return lines.map((line) => line.replace(' --ignore-scripts --no-audit --no-fund', ''));
 }
 
-const run = '--omit=dev --workspace=services/operator';
+const run = '--omit=dev --workspace=services/operator --workspace=services/cli';
 
 test('a start installs what runs; the tests add their tools to it, and both are content with all', async () => {
   expect(await install('run')).toMatch(/^Installing packages …\nInstalling packages: done in \d+ s\n$/);
