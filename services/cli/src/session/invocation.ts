@@ -22,7 +22,7 @@ export class Invocation<Options extends object = object> {
 
   constructor(private readonly command: Command) {
     this.options = command.optsWithGlobals();
-    this.terminal = new Terminal(process, this.options);
+    this.terminal = new Terminal(process, this.options, this.signal);
   }
 
   /** The arguments in their order; `undefined` for one that may be left out, an array for the last of many. */

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { styleText } from 'node:util';
 import { UsageError } from '../failure.ts';
 
@@ -47,6 +48,8 @@ export class Terminal {
   constructor(
     private readonly streams: TerminalStreams,
     readonly options: TerminalOptions = {},
+    /** Ends the wait for a reader of stdout that takes nothing. */
+    private readonly signal?: AbortSignal,
   ) {}
 
   /** Whether data goes to a person: as tables, with colours. */
@@ -74,11 +77,18 @@ export class Terminal {
     return this.write(`${this.streams.stdout.isTTY ? visibleLine(text) : text}\n`);
   }
 
-  /** Writes data as they are: the bytes of a file. Resolves when more can be written. */
-  write(data: string | Uint8Array): Promise<void> {
+  /**
+   * Writes data as they are: the bytes of a file. Resolves when more can be written; rejects with the reason of the
+   * signal where that is aborted first.
+   */
+  async write(data: string | Uint8Array): Promise<void> {
     const { stdout } = this.streams;
-    if (stdout.write(data)) return Promise.resolve();
-    return new Promise((resolve) => stdout.once('drain', resolve));
+    if (stdout.write(data)) return;
+    const { signal } = this;
+    await once(stdout, 'drain', signal ? { signal } : {}).catch((error: unknown) => {
+      signal?.throwIfAborted();
+      throw error;
+    });
   }
 
   /** Says something that is no data, unless --quiet is given. */
