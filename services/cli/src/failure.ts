@@ -60,6 +60,10 @@ export function exitCodeOf(error: unknown): number {
   return exitCodes.failed;
 }
 
+/** Whether the same request may succeed later. */
+export const isPassing = (error: unknown): boolean =>
+  exitCodeOf(error) === exitCodes.unreachable || (isGranaryError(error) && error.status === 429);
+
 const nextSteps: Partial<Record<ErrorCode, string>> = {
   UNAUTHENTICATED: '`granary login` stores another key; `granary profiles` lists what is stored.',
   FORBIDDEN: 'The key lacks a permission: `granary keys list` shows what each key may do.',

@@ -1,7 +1,7 @@
 import type { App } from '@granary/client';
 import { parseAsWritten } from '../exact-json.ts';
-import { isGranaryError } from '../failure.ts';
-import { BrokenOff, isPassing, pauseAfter } from './passing.ts';
+import { isGranaryError, isPassing } from '../failure.ts';
+import { BrokenOff, pauseAfter } from './passing.ts';
 
 const attempts = 8;
 

@@ -1,11 +1,10 @@
 import { writeFile } from 'node:fs/promises';
 import type { App, ImportReport } from '@granary/client';
 import { jsonText } from '../exact-json.ts';
-import { Failure, isGranaryError, UsageError } from '../failure.ts';
+import { Failure, isGranaryError, isPassing, UsageError } from '../failure.ts';
 import type { Invocation } from '../session/invocation.ts';
 import { resumingCommand } from './command-text.ts';
 import { stdinName } from './import-request.ts';
-import { isPassing } from './passing.ts';
 import { countText } from './rate.ts';
 
 /** Errors that are told where no file is named for them. */

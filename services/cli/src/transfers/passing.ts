@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { exitCodeOf, exitCodes, Failure, isGranaryError } from '../failure.ts';
+import { exitCodes, Failure } from '../failure.ts';
 
 /** A connection that broke off within an answer. */
 export class BrokenOff extends Failure {
@@ -10,10 +10,6 @@ export class BrokenOff extends Failure {
     });
   }
 }
-
-/** Whether the same request may succeed later. */
-export const isPassing = (error: unknown): boolean =>
-  exitCodeOf(error) === exitCodes.unreachable || (isGranaryError(error) && error.status === 429);
 
 const shortestMs = 250;
 const longestMs = 10_000;

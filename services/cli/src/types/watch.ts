@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '@granary/client';
-import { exitCodeOf, exitCodes, isGranaryError } from '../failure.ts';
+import { isGranaryError, isPassing } from '../failure.ts';
 import { readTypes, writeTypes, type AppTypesText } from './types-file.ts';
 
 /** The file is told what has become of it. */
 export interface TypesListener {
   onWritten: (types: AppTypesText) => void;
   onUnchanged: (types: AppTypesText) => void;
-  /** The service is away; it is asked again. */
+  /** The service is away, or has too much to do; it is asked again. */
   onFailed: (error: Error) => void;
 }
 
@@ -40,7 +40,7 @@ async function renew(app: App, file: string, listener: TypesListener, signal: Ab
       return isNew ? listener.onWritten(types) : listener.onUnchanged(types);
     } catch (error) {
       signal.throwIfAborted();
-      if (exitCodeOf(error) !== exitCodes.unreachable) throw error;
+      if (!isPassing(error)) throw error;
       listener.onFailed(error as Error);
     }
     await sleep(retryMs, undefined, { signal }).catch(() => signal.throwIfAborted());
