@@ -1,8 +1,8 @@
 import { createHash, type Hash } from 'node:crypto';
 import type { App } from '@granary/client';
-import { Failure } from '../failure.ts';
+import { Failure, isPassing } from '../failure.ts';
 import { exportQuery, type ExportRequest } from './export-request.ts';
-import { BrokenOff, isPassing, pauseAfter } from './passing.ts';
+import { BrokenOff, pauseAfter } from './passing.ts';
 import { cellsOf, RecordCutter, type Records } from './record-cutter.ts';
 
 /** How far an export is: behind a whole record. */
@@ -22,8 +22,12 @@ export const beginning: Position = { bytes: 0, records: 0 };
 
 /** Attempts without a record that came, some five minutes of them. */
 const attemptsInVain = 40;
-/** Characters of the names of columns that a URL may have. */
-const columnsLengthMax = 16_000;
+/** The service reads all documents before the head comes where few meet a filter. Node ends a longer silence. */
+const headTimeoutMs = 300_000;
+/** Encoded characters of columns, filter and fields: the service takes a head of 16 KiB, with the keys and an id. */
+const parametersLengthMax = 12_000;
+/** That the service takes by their names. */
+const columnsMax = 1_000;
 
 /**
  * The records of an export, byte for byte as the service sends them, whatever breaks off: it goes on behind the last
@@ -38,6 +42,8 @@ export class ExportSource {
   records: number;
   private bytes: number;
   private header: string | undefined;
+  /** Known once the header is. */
+  private rowsTellIds: boolean | undefined;
   private after: Position['after'];
   /** The last record that has come since `after`. */
   private last: Buffer | undefined;
@@ -90,7 +96,7 @@ export class ExportSource {
   private async *attempt(signal: AbortSignal): AsyncGenerator<Records, void, undefined> {
     const { request, app } = this;
     const path = `/api/apps/${encodeURIComponent(app.id)}/collections/${encodeURIComponent(request.collection)}/export`;
-    const response = await app.open(path, { query: this.query(), signal });
+    const response = await app.open(path, { query: this.query(), signal, timeoutMs: headTimeoutMs });
     this.noteHead(response.headers);
     const isTable = request.format === 'csv';
     const goesOn = this.bytes > 0 && this.tellsIds;
@@ -146,15 +152,11 @@ export class ExportSource {
 
   /** Whether an export can go on behind a record, which is named by its id. */
   private get tellsIds(): boolean {
-    const { format, select, hasHistory, escapesFormulas } = this.request;
-    if (format !== 'csv') return hasHistory || select === undefined || select.includes('id');
-    if (escapesFormulas || this.header === undefined || this.header.length > columnsLengthMax) return false;
-    const columns = cellsOf(this.header);
-    return (
-      columns.includes('id') &&
-      (!hasHistory || columns.includes('version')) &&
-      columns.every((name) => name.trim() === name && !/[,\r\n]/.test(name))
-    );
+    const { format, select, hasHistory } = this.request;
+    if (!hasHistory && select !== undefined && !select.includes('id')) return false;
+    if (format !== 'csv') return true;
+    if (this.header === undefined) return false;
+    return (this.rowsTellIds ??= rowsTellIds(this.request, cellsOf(this.header)));
   }
 
   private lastRecord(): Position['after'] {
@@ -194,6 +196,19 @@ export class ExportSource {
     }
     if (left > 0) throw otherBytes();
   }
+}
+
+/** Whether the rows below these columns say which documents they are, and the columns can be named in a URL. */
+function rowsTellIds({ find, select, hasHistory, escapesFormulas }: ExportRequest, columns: string[]): boolean {
+  const named = { columns: columns.join(','), find: find ?? '', select: select?.join(',') ?? '' };
+  return (
+    !escapesFormulas &&
+    columns.includes('id') &&
+    (!hasHistory || columns.includes('version')) &&
+    columns.length <= columnsMax &&
+    columns.every((name) => name.trim() === name && !/[,\r\n]/.test(name)) &&
+    new URLSearchParams(named).toString().length <= parametersLengthMax
+  );
 }
 
 const otherBytes = (): Failure =>
