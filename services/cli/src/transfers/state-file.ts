@@ -10,9 +10,6 @@ export interface TransferState {
   app: string;
 }
 
-/** A transfer that has begun is another one than the one that is wanted. */
-export class OtherTransfer extends Failure {}
-
 /** The state of a transfer; undefined where there is none. Throws Failure where the file is none of ours. */
 export async function readState<T extends TransferState>(file: string): Promise<T | undefined> {
   let text: string;

@@ -1,4 +1,5 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { link, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { resumingCommand } from './command-text.ts';
@@ -6,6 +7,7 @@ import { exportRequestOf } from './export-request.ts';
 import { importDefinitionOf, otherImport, type ImportState } from './import-request.ts';
 import { otherExport, PartFile, type ExportState } from './part-file.ts';
 import { readState, removeState, writeState } from './state-file.ts';
+import { lock } from './transfer-lock.ts';
 
 const place = { url: 'http://127.0.0.1:1', app: 'demo' };
 let folder: string;
@@ -90,7 +92,7 @@ describe('a file that is made in parts', () => {
     await writeFile(`${file}.part`, 'a\nb\nc');
     const second = await PartFile.open(file, request, place, options);
     expect([second.position, second.height]).toEqual([{ bytes: 4, records: 2, after: { id: 'b' } }, 7]);
-    expect(await readdir(folder)).toEqual(['books.ndjson.granary-export', 'books.ndjson.part']);
+    expect(await readdir(folder)).toEqual(['books.ndjson.granary-export', 'books.ndjson.lock', 'books.ndjson.part']);
     await second.add(Buffer.from('d\n'), { bytes: 6, records: 3, after: { id: 'd' } }, 7);
     await second.finish(Buffer.from('end'));
     expect(await readdir(folder)).toEqual(['books.ndjson']);
@@ -118,6 +120,105 @@ describe('a file that is made in parts', () => {
     expect([anew.position.bytes, anew.height]).toEqual([0, undefined]);
     await anew.close();
   });
+});
+
+describe('a file whose command was killed', () => {
+  const request = exportRequestOf('books', {});
+  const options = { isForced: false, restarts: false };
+  let file: string;
+  beforeEach(async () => {
+    file = join(folder, 'books.ndjson');
+    const part = await PartFile.open(file, request, place, options);
+    await part.add(Buffer.from('a\nb\n'), { bytes: 4, records: 2, after: { id: 'b' } }, 7);
+    await part.close();
+  });
+
+  test('behind its first bytes begins anew', async () => {
+    await rm(`${file}.granary-export`);
+    await writeFile(`${file}.granary-export.new`, '{"version":1,"ur');
+    const part = await PartFile.open(file, request, place, options);
+    expect(part.position.bytes).toBe(0);
+    await part.finish(Buffer.from('c\n'));
+    expect(await readFile(file, 'utf8')).toBe('c\n');
+    expect(await readdir(folder)).toEqual(['books.ndjson']);
+  });
+
+  test('behind its end goes on behind its last record', async () => {
+    await writeFile(`${file}.part`, 'a\nb\n]\n');
+    const part = await PartFile.open(file, request, place, options);
+    await part.finish(Buffer.from(']\n'));
+    expect(await readFile(file, 'utf8')).toBe('a\nb\n]\n');
+  });
+
+  test.each([[options], [{ isForced: true, restarts: true }]])(
+    'when it had its name and its part keeps that name, with %j',
+    async (again) => {
+      await link(`${file}.part`, file);
+      const open = PartFile.open(file, request, place, again);
+      if (again.isForced) await (await open).close();
+      else await expect(open).rejects.toThrow('is there already');
+      expect(await readFile(file, 'utf8')).toBe('a\nb\n');
+      expect(await readdir(folder)).toEqual(['books.ndjson']);
+    },
+  );
+
+  test('before it had removed its state is begun anew once the file is gone', async () => {
+    await rm(`${file}.part`);
+    const part = await PartFile.open(file, request, place, options);
+    expect(part.position.bytes).toBe(0);
+    await part.close();
+    expect(await readdir(folder)).toEqual([]);
+  });
+});
+
+test('a file that came into being meanwhile is kept, unless it may be replaced', async () => {
+  const file = join(folder, 'books.ndjson');
+  const request = exportRequestOf('books', {});
+  for (const isForced of [false, true]) {
+    const part = await PartFile.open(file, request, place, { isForced, restarts: false });
+    if (!isForced) await part.add(Buffer.from('ours'), { bytes: 4, records: 1 }, 7);
+    await writeFile(file, 'theirs');
+    if (!isForced) {
+      await expect(part.finish(Buffer.from(''))).rejects.toThrow('is there already');
+      await part.close();
+      expect(await readFile(file, 'utf8')).toBe('theirs');
+    } else {
+      expect(part.position.bytes).toBe(4);
+      await part.finish(Buffer.from('!'));
+      expect(await readFile(file, 'utf8')).toBe('ours!');
+    }
+  }
+  expect(await readdir(folder)).toEqual(['books.ndjson']);
+});
+
+test('what is no plain file is not replaced', async () => {
+  const request = exportRequestOf('books', {});
+  await mkdir(join(folder, 'books'));
+  for (const file of [join(folder, 'books'), '/dev/null']) {
+    const opened = PartFile.open(file, request, place, { isForced: true, restarts: false });
+    await expect(opened).rejects.toThrow('is no plain file');
+  }
+  expect(await readdir(folder)).toEqual(['books']);
+});
+
+test('a file is written by one command at a time, and a lock that is left is taken over', async () => {
+  const file = join(folder, 'books.ndjson');
+  const release = await lock(file);
+  await expect(lock(file)).rejects.toThrow(`process id ${process.pid} writes ${file}`);
+  await release();
+  const ended = spawnSync(process.execPath, ['-e', '']).pid;
+  for (const pid of [ended, process.pid]) {
+    await writeFile(`${file}.lock`, String(pid));
+    await (
+      await lock(file)
+    )();
+  }
+  expect(await readdir(folder)).toEqual([]);
+  for (const holder of [String(process.ppid), '', 'text']) {
+    await writeFile(`${file}.lock`, holder);
+    await expect(lock(file)).rejects.toThrow(`writes ${file}`);
+    expect(await readFile(`${file}.lock`, 'utf8')).toBe(holder);
+  }
 });
 
 test('the command that goes on is one for a shell, and does not begin anew', () => {
