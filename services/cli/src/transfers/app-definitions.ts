@@ -70,8 +70,14 @@ export function takenMembers<T extends Members>(kind: keyof typeof membersOf, va
   return Object.fromEntries(names.map((name) => [name, value[name]])) as T;
 }
 
-/** The definitions of an app as they are now; datasets by name only. Numbers are as they are written. */
-export async function readDefinitions(app: App, signal: AbortSignal): Promise<AppDefinitions> {
+/**
+ * The definitions of an app as they are now, with datasets by name only, and the indexes that could not be built, which
+ * are not among them. Numbers are as they are written.
+ */
+export async function readDefinitions(
+  app: App,
+  signal: AbortSignal,
+): Promise<{ definitions: AppDefinitions; failedIndexes: string[] }> {
   const path = `/api/apps/${encodeURIComponent(app.id)}`;
   const list = <T>(rest: string, member?: string) => readListing<T>(app, `${path}/${rest}`, member, signal);
   const collections = await list<AppDefinitions['collections'][number]>('collections');
@@ -87,12 +93,12 @@ export async function readDefinitions(app: App, signal: AbortSignal): Promise<Ap
     }
   }
   const { payment_networks } = await readJson<Members>(app, `/api/applications/${encodeURIComponent(app.id)}`, signal);
-  return {
+  const definitions = {
     payment_networks: payment_networks ?? undefined,
     collections: collections.map((one) => takenMembers('collection', one)),
     // One that failed was never there for reads.
     indexes: indexes
-      .filter(({ status }) => status !== 'failed')
+      .filter((one) => !hasFailed(one))
       .map((one) => takenMembers('index', one))
       .sort((one, other) => compared(one.collection, other.collection) || compared(one.name, other.name)),
     views: views.map((one) => takenMembers('view', one)),
@@ -100,7 +106,11 @@ export async function readDefinitions(app: App, signal: AbortSignal): Promise<Ap
     datasets: datasets.map(({ name }) => name),
     skills: await readSkills(app, signal),
   };
+  const failedIndexes = indexes.filter(hasFailed).map(({ name, collection }) => `"${name}" of "${collection}"`);
+  return { definitions, failedIndexes };
 }
+
+const hasFailed = ({ status }: Members): boolean => status === 'failed';
 
 const compared = (one: string, other: string): number => (one < other ? -1 : one > other ? 1 : 0);
 

@@ -1,6 +1,6 @@
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { Failure, UsageError } from '../failure.ts';
+import { exitCodes, Failure, isGranaryError, UsageError } from '../failure.ts';
 import { readDefinitions } from './app-definitions.ts';
 import {
   datasetFile,
@@ -9,6 +9,7 @@ import {
   factsOf,
   leftOut,
   manifestName,
+  parsedManifest,
   writeJson,
   type CollectionFacts,
   type FileFacts,
@@ -18,7 +19,6 @@ import { readJson } from './app-reads.ts';
 import { exportToFile, type ExportCall } from './export-collection.ts';
 import {
   folderStateOf,
-  OtherTransfer,
   otherPlace,
   readState,
   removeState,
@@ -26,6 +26,7 @@ import {
   writeState,
   type TransferState,
 } from './state-file.ts';
+import { lock, lockOf } from './transfer-lock.ts';
 
 /** An export of an app that has begun. */
 interface AppExportState extends TransferState {
@@ -36,6 +37,8 @@ interface AppExportState extends TransferState {
   collections: string[];
   files: FileFacts[];
   done: CollectionFacts[];
+  /** Those that are not in the definitions. */
+  failedIndexes: string[];
 }
 
 export interface AppExportCall extends Omit<ExportCall, 'onProgress'> {
@@ -45,6 +48,7 @@ export interface AppExportCall extends Omit<ExportCall, 'onProgress'> {
 }
 
 const stateName = basename(folderStateOf('', 'export'));
+const lockName = basename(lockOf(folderStateOf('', 'export')));
 
 /**
  * Exports a whole app into a folder: its definitions as they are now, and the documents of all collections at one
@@ -52,6 +56,18 @@ const stateName = basename(folderStateOf('', 'export'));
  * the reason of the signal.
  */
 export async function exportApp(folder: string, call: AppExportCall): Promise<Manifest> {
+  await mkdir(folder, { recursive: true }).catch((error: Error) => {
+    throw new Failure(`${folder} cannot be used: ${error.message}`);
+  });
+  const release = await lock(folderStateOf(folder, 'export'));
+  try {
+    return await exportInto(folder, call);
+  } finally {
+    await release();
+  }
+}
+
+async function exportInto(folder: string, call: AppExportCall): Promise<Manifest> {
   const { app } = call;
   const stateFile = folderStateOf(folder, 'export');
   const state = (await begunExport(folder, call)) ?? (await begin(folder, call));
@@ -68,7 +84,9 @@ export async function exportApp(folder: string, call: AppExportCall): Promise<Ma
         onProgress: (progress) =>
           call.onProgress({ collection, place: place + 1, of: state.collections.length, ...progress }),
       },
-    );
+    ).catch((error: unknown) => {
+      throw isGranaryError(error) && error.code === 'COLLECTION_NOT_FOUND' ? deletedMeanwhile(collection) : error;
+    });
     state.done.push({ name: collection, ...(await factsOf(folder, file)) });
     await writeState(stateFile, state);
   }
@@ -79,12 +97,21 @@ export async function exportApp(folder: string, call: AppExportCall): Promise<Ma
     exported_at: new Date().toISOString(),
     collections: state.done,
     files: state.files,
-    left_out: leftOut(state.done.reduce((sum, { blobs }) => sum + blobs, 0)),
+    left_out: leftOut(
+      state.done.reduce((sum, { blobs }) => sum + blobs, 0),
+      state.failedIndexes,
+    ),
   };
-  await writeJson(folder, manifestName, manifest);
+  await writeJson(folder, manifestName, manifest, 2);
   await removeState(stateFile);
   return manifest;
 }
+
+const deletedMeanwhile = (collection: string): Failure =>
+  new Failure(`The collection "${collection}" was deleted since the export began`, {
+    nextStep: '--restart begins anew, without it.',
+    exitCode: exitCodes.notFound,
+  });
 
 const documentsOf = (collection: string, height: number) => ({
   collection,
@@ -103,7 +130,7 @@ const documentsOf = (collection: string, height: number) => ({
 async function begunExport(folder: string, { app, url, restarts }: AppExportCall): Promise<AppExportState | undefined> {
   const names = await namesIn(folder);
   if (restarts) {
-    if (names.length > 0 && !names.some((name) => name === manifestName || name === stateName)) throw notEmpty(folder);
+    if (names.length > 0 && !(await isOurs(folder))) throw notEmpty(folder);
     await rm(join(folder, manifestName), { force: true });
     await removeState(folderStateOf(folder, 'export'));
     await rm(join(folder, 'documents'), { recursive: true, force: true });
@@ -120,7 +147,7 @@ async function begunExport(folder: string, { app, url, restarts }: AppExportCall
   }
   const elsewhere = otherPlace(state, { url, app: app.id });
   if (elsewhere === undefined) return state.isDefined ? state : undefined;
-  throw new OtherTransfer(`${folder} has another export that has begun: ${elsewhere}`, {
+  throw new Failure(`${folder} has another export that has begun: ${elsewhere}`, {
     nextStep: 'Name another folder; --restart begins anew in this one.',
   });
 }
@@ -128,11 +155,17 @@ async function begunExport(folder: string, { app, url, restarts }: AppExportCall
 const notEmpty = (folder: string): UsageError =>
   new UsageError(`${folder} is not empty`, 'Name a folder that is empty, or not there.');
 
+/** Whether an export has made the files of a folder: others may have some of the same names. */
+async function isOurs(folder: string): Promise<boolean> {
+  const manifest = await readFile(join(folder, manifestName), 'utf8').catch(() => '');
+  if (parsedManifest(manifest)) return true;
+  return (await readState(folderStateOf(folder, 'export')).catch(() => undefined)) !== undefined;
+}
+
 async function namesIn(folder: string): Promise<string[]> {
   try {
-    await mkdir(folder, { recursive: true });
     // A command that was killed may have left the beginning of its state.
-    return (await readdir(folder)).filter((name) => name !== stagingOf(stateName));
+    return (await readdir(folder)).filter((name) => name !== stagingOf(stateName) && name !== lockName);
   } catch (error) {
     throw new Failure(`${folder} cannot be used: ${(error as Error).message}`);
   }
@@ -157,15 +190,18 @@ async function begin(folder: string, { app, url, signal }: AppExportCall): Promi
     collections: [],
     files: [],
     done: [],
+    failedIndexes: [],
   };
   // The folder is known as ours from its first file on.
   await writeState(folderStateOf(folder, 'export'), state);
-  const definitions = await readDefinitions(app, signal);
-  state.files.push(await written(folder, definitionsName, definitions));
+  const { definitions, failedIndexes } = await readDefinitions(app, signal);
+  state.failedIndexes = failedIndexes;
+  state.files.push(await written(folder, definitionsName, definitions, 2));
   for (const [index, name] of definitions.datasets.entries()) {
     await mkdir(join(folder, 'datasets'), { recursive: true });
     const path = `/api/apps/${appPath}/datasets/${encodeURIComponent(name)}`;
     const { values } = await readJson<{ values: unknown[] }>(app, path, signal);
+    // Without white space it is as small as the service takes it.
     state.files.push(await written(folder, datasetFile(index), { values }));
   }
   await mkdir(join(folder, 'documents'), { recursive: true });
@@ -175,8 +211,8 @@ async function begin(folder: string, { app, url, signal }: AppExportCall): Promi
   return state;
 }
 
-async function written(folder: string, file: string, value: unknown): Promise<FileFacts> {
-  await writeJson(folder, file, value);
+async function written(folder: string, file: string, value: unknown, indent?: number): Promise<FileFacts> {
+  await writeJson(folder, file, value, indent);
   const { bytes, sha256 } = await factsOf(folder, file);
   return { file, bytes, sha256 };
 }

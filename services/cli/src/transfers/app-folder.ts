@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
 import { jsonText, parseAsWritten } from '../exact-json.ts';
 import { Failure } from '../failure.ts';
 import type { AppDefinitions } from './app-definitions.ts';
+import { fileBytes } from './file-bytes.ts';
 import { RecordCutter } from './record-cutter.ts';
 
 /** A file of the folder of an app, by its path in the folder. */
@@ -38,13 +38,14 @@ export const manifestName = 'manifest.json';
 export const definitionsName = 'definitions.json';
 
 /** Nobody takes a folder that is not whole for a whole one. */
-export const leftOut = (blobs: number): string[] => [
+export const leftOut = (blobs: number, failedIndexes: readonly string[]): string[] => [
   'Keys, the wallet, payouts, grants and other settings of money: they stay with the app.',
   'The history of documents, and the hash chain: the documents of one height begin anew.',
   blobs === 0
     ? 'Uploaded files (blobs): the service has no listing of them. No document looks like the description of one.'
     : `The bytes of ${blobs} uploaded files (blobs): the service cannot store them under the ids that documents name. ` +
       'The documents that describe them are there.',
+  ...(failedIndexes.length === 0 ? [] : [`Indexes that could not be built: ${failedIndexes.join(', ')}.`]),
 ];
 
 /** The paths of the files of documents. On some systems `Books` and `books` are one name. */
@@ -67,10 +68,10 @@ export async function factsOf(folder: string, file: string): Promise<FileFacts &
   const hash = createHash('sha256');
   const cutter = new RecordCutter(false);
   let [bytes, documents, blobs] = [0, 0, 0];
-  for await (const chunk of createReadStream(join(folder, file), { highWaterMark: 1_024 * 1_024 })) {
-    hash.update(chunk as Buffer);
-    bytes += (chunk as Buffer).length;
-    const records = cutter.cut(chunk as Buffer);
+  for await (const chunk of fileBytes(join(folder, file))) {
+    hash.update(chunk);
+    bytes += chunk.length;
+    const records = cutter.cut(chunk);
     documents += records?.count ?? 0;
     if (records?.bytes.includes('"blob_id"')) {
       blobs += records.bytes.toString().split('\n').filter(describesBlob).length;
@@ -86,9 +87,9 @@ export function describesBlob(line: string): boolean {
   return blob_id === id && typeof sha256 === 'string' && typeof size_bytes === 'number';
 }
 
-/** Writes a file of JSON: whole, or not at all. */
-export async function writeJson(folder: string, file: string, value: unknown): Promise<void> {
-  await writeFile(join(folder, `${file}.part`), `${jsonText(value, 2)}\n`);
+/** Writes a file of JSON: whole, or not at all; `indent` as for `JSON.stringify`. */
+export async function writeJson(folder: string, file: string, value: unknown, indent?: number): Promise<void> {
+  await writeFile(join(folder, `${file}.part`), `${jsonText(value, indent)}\n`);
   await rename(join(folder, `${file}.part`), join(folder, file));
 }
 
@@ -112,6 +113,7 @@ export function parsedManifest(text: string): Manifest | undefined {
     const files = [...manifest.collections, ...manifest.files];
     const isWhole =
       manifest.granary_export === 1 &&
+      manifest.files.some(({ file }) => file === definitionsName) &&
       files.every(({ file, sha256 }) => isInside(file) && /^[0-9a-f]{64}$/.test(sha256)) &&
       manifest.collections.every(({ name, documents }) => typeof name === 'string' && Number.isInteger(documents));
     return isWhole ? manifest : undefined;
@@ -126,9 +128,7 @@ const isInside = (file: string): boolean => !isAbsolute(file) && !/[\\:]/.test(f
 export async function checkFiles(folder: string, manifest: Manifest, onFile: (file: string) => void): Promise<void> {
   for (const { file, sha256 } of [...manifest.files, ...manifest.collections]) {
     onFile(file);
-    const facts = await factsOf(folder, file).catch((error: Error) => {
-      throw new Failure(`${join(folder, file)} cannot be read: ${error.message}`);
-    });
+    const facts = await factsOf(folder, file);
     if (facts.sha256 !== sha256) throw new Failure(`${join(folder, file)} is not the file that ${manifestName} names`);
   }
 }

@@ -1,7 +1,12 @@
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+import type { App } from '@granary/client';
 import { jsonText, parseAsWritten } from '../exact-json.ts';
 import { indexBody, queryBody, takenMembers } from './app-definitions.ts';
-import { describesBlob, documentFiles, parsedManifest } from './app-folder.ts';
+import { exportApp } from './app-export.ts';
+import { describesBlob, documentFiles, leftOut, parsedManifest } from './app-folder.ts';
 import { ownerPartOf } from './app-reads.ts';
 import { RecordEncoder } from './record-encoder.ts';
 
@@ -10,7 +15,7 @@ const manifestText = (file: string, documents: unknown = 1) =>
   JSON.stringify({
     granary_export: 1,
     collections: [{ ...facts, file, name: 'a', documents }],
-    files: [],
+    files: [{ ...facts, file: 'definitions.json' }],
     left_out: [],
   });
 
@@ -25,10 +30,38 @@ test('a manifest names files of its folder only', () => {
     '[]',
     'null',
     manifestText('a', '1'),
+    manifestText('a').replace('definitions.json', 'other.json'),
     manifestText('a').replace('"granary_export":1', '"x":1'),
   ]) {
     expect(parsedManifest(text)).toBeUndefined();
   }
+});
+
+test('a folder in which somebody else has such names is not emptied', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'granary-export-'));
+  try {
+    await mkdir(join(folder, 'documents'));
+    await writeFile(join(folder, 'manifest.json'), '{"name":"a program"}');
+    await writeFile(join(folder, '.granary-export'), 'mine');
+    const call = {
+      app: { id: 'demo' } as App,
+      url: 'http://127.0.0.1:1',
+      signal: new AbortController().signal,
+      restarts: true,
+      onProgress: () => {},
+    };
+    await expect(exportApp(folder, call)).rejects.toThrow('is not empty');
+    expect((await readdir(folder)).sort()).toEqual(['.granary-export', 'documents', 'manifest.json']);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('indexes that are not moved are named', () => {
+  expect(leftOut(0, []).join()).not.toContain('Indexes');
+  expect(leftOut(0, ['"a" of "b"', '"c" of "d"'])).toContain(
+    'Indexes that could not be built: "a" of "b", "c" of "d".',
+  );
 });
 
 test('files of collections are different ones where names differ in case only', () => {
