@@ -1,10 +1,9 @@
-import { createReadStream } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { App, ImportReport } from '@granary/client';
+import type { ImportReport } from '@granary/client';
 import { jsonText } from '../exact-json.ts';
-import { Failure, isGranaryError, UsageError } from '../failure.ts';
+import { Failure, isGranaryError } from '../failure.ts';
 import { indexBody, queryBody, takenMembers, type AppDefinitions, type Members } from './app-definitions.ts';
 import {
   checkFiles,
@@ -14,41 +13,10 @@ import {
   type CollectionFacts,
   type Manifest,
 } from './app-folder.ts';
-import { readIfThere, readJson, readListing } from './app-reads.ts';
-import {
-  folderStateOf,
-  OtherTransfer,
-  otherPlace,
-  readState,
-  removeState,
-  writeState,
-  type TransferState,
-} from './state-file.ts';
-
-/** An import of a folder that has begun. */
-interface AppImportState extends TransferState {
-  /** SHA-256 of the manifest. */
-  manifest: string;
-  /** Collections that were there before: their definitions stay. */
-  present: string[];
-  /** Names of steps. */
-  done: string[];
-  /** The imports of documents by collection. */
-  imports: Record<string, string>;
-}
-
-export interface AppImportCall {
-  app: App;
-  url: string;
-  signal: AbortSignal;
-  /** The app may have something in it. */
-  merges: boolean;
-  /** An import that has begun is forgotten. */
-  restarts: boolean;
-  /** Is told what is done now; `share` is from 0 to 1, where it is known. */
-  onProgress: (text: string, share?: number) => void;
-  onUnresumable: (reason: string) => void;
-}
+import { stateOfImport, type AppImportCall, type AppImportState } from './app-import-state.ts';
+import { readIfThere, readJson } from './app-reads.ts';
+import { fileBytes } from './file-bytes.ts';
+import { folderStateOf, removeState, writeState } from './state-file.ts';
 
 export interface AppImported {
   manifest: Manifest;
@@ -69,63 +37,22 @@ const definitionTimeoutMs = 600_000;
  */
 export async function importApp(folder: string, call: AppImportCall): Promise<AppImported> {
   const { manifest, sha256 } = await readManifest(folder);
-  const state = (await begunImport(folder, sha256, call)) ?? (await begin(folder, manifest, sha256, call));
+  await checkFiles(folder, manifest, (file) => {
+    call.signal.throwIfAborted();
+    call.onProgress(`checks ${file}`);
+  });
+  const state = await stateOfImport(folder, sha256, call);
   const definitions = await readDefinitionsFile(folder);
   const moving = new AppMove(folder, state, manifest, definitions, call);
   await moving.run();
   await removeState(folderStateOf(folder, 'import'));
-  return { manifest, definitions, problems: moving.problems, kept: moving.kept };
-}
-
-async function begunImport(
-  folder: string,
-  sha256: string,
-  { app, url, restarts }: AppImportCall,
-): Promise<AppImportState | undefined> {
-  const stateFile = folderStateOf(folder, 'import');
-  if (restarts) return void (await removeState(stateFile));
-  const state = await readState<AppImportState>(stateFile);
-  if (!state) return undefined;
-  const reason =
-    otherPlace(state, { url, app: app.id }) ?? (state.manifest === sha256 ? undefined : 'the folder was changed');
-  if (reason === undefined) return state;
-  throw new OtherTransfer(`An import of ${folder} has begun, and is another one: ${reason}`, {
-    nextStep: '--restart forgets it and begins with this app; what it has stored stays.',
-  });
-}
-
-/** Checks folder and app before anything is changed. */
-async function begin(folder: string, manifest: Manifest, sha256: string, call: AppImportCall): Promise<AppImportState> {
-  const { app, url, signal, merges, onProgress } = call;
-  await checkFiles(folder, manifest, (file) => {
-    signal.throwIfAborted();
-    onProgress(`checks ${file}`);
-  });
-  const path = `/api/apps/${encodeURIComponent(app.id)}`;
-  const names = (rest: string, member?: string) =>
-    readListing<{ name: string }>(app, `${path}/${rest}`, member, signal);
-  const present = (await names('collections')).map(({ name }) => name);
-  const others = [
-    ...(await names('views', 'views')),
-    ...(await names('queries', 'queries')),
-    ...(await names('datasets', 'datasets')),
-  ];
-  if (!merges && present.length + others.length > 0) {
-    const first = present[0] ?? others[0]!.name;
-    throw new UsageError(
-      `The app "${app.id}" is not empty: it has "${first}"`,
-      'Name an empty one by --app, or add --merge: what is there stays, and documents of the same id are replaced.',
-    );
-  }
-  const state: AppImportState = { version: 1, url, app: app.id, manifest: sha256, present, done: [], imports: {} };
-  await writeState(folderStateOf(folder, 'import'), state).catch((error: Error) => call.onUnresumable(error.message));
-  return state;
+  return { manifest, definitions, problems: moving.problems, kept: state.kept };
 }
 
 /** The steps of an import, of which those that are done are not done again. */
 class AppMove {
-  readonly problems: string[] = [];
-  readonly kept: string[] = [];
+  /** What the checks at the end have found: each call makes them anew. */
+  private readonly differences: string[] = [];
   private readonly path: string;
 
   constructor(
@@ -136,6 +63,10 @@ class AppMove {
     private readonly call: AppImportCall,
   ) {
     this.path = `/api/apps/${encodeURIComponent(call.app.id)}`;
+  }
+
+  get problems(): string[] {
+    return [...this.state.problems, ...this.differences];
   }
 
   async run(): Promise<void> {
@@ -195,13 +126,13 @@ class AppMove {
       await this.send('POST', `${this.path}/${kind}`, body);
     } catch (error) {
       if (!isGranaryError(error) || error.code !== 'ALREADY_EXISTS') throw error;
-      if (this.call.merges) this.kept.push(`${title} was there already.`);
+      if (this.call.merges) this.state.kept.push(`${title} was there already.`);
     }
   }
 
   /** Without its schema, which might change or refuse documents that were stored before it was. */
   private async makeCollection(one: Members & { name: string }): Promise<void> {
-    if (this.wasThere(one.name)) return void this.kept.push(`The collection "${one.name}" was there already.`);
+    if (this.wasThere(one.name)) return void this.state.kept.push(`The collection "${one.name}" was there already.`);
     const { retention_days: _, schema_definition: __, ...body } = takenMembers('collection', one);
     await this.make('collections', body, `The collection "${one.name}"`);
   }
@@ -222,29 +153,42 @@ class AppMove {
     const { app, signal } = this.call;
     const path = `${this.path}/datasets/${encodeURIComponent(name)}`;
     if (this.call.merges && (await readIfThere(app, path, signal)) !== undefined) {
-      this.kept.push(`The data set "${name}" was there already.`);
+      this.state.kept.push(`The data set "${name}" was there already.`);
       return;
     }
     const values = await readFile(join(this.folder, file), 'utf8');
     await app.request('PUT', path, { jsonText: values, signal, timeoutMs: definitionTimeoutMs });
   }
 
+  /** Undefined where there is none, or the service keeps it no longer: documents that are stored are replaced then. */
+  private async begunImport(collection: string): Promise<ImportReport | undefined> {
+    const importId = this.state.imports[collection];
+    if (importId === undefined) return undefined;
+    const { app, signal } = this.call;
+    try {
+      return await app.request<ImportReport>('GET', `${this.path}/imports/${encodeURIComponent(importId)}`, { signal });
+    } catch (error) {
+      if (isGranaryError(error) && error.code === 'IMPORT_NOT_FOUND') return undefined;
+      throw error;
+    }
+  }
+
+  private beginImport(collection: string, bytes: number): Promise<ImportReport> {
+    const { app, signal } = this.call;
+    const json = { collection, format: 'ndjson', mode: 'upsert', size_bytes: bytes };
+    return app.request<ImportReport>('POST', `${this.path}/imports`, { json, signal });
+  }
+
   private async importDocuments({ name, file, bytes }: CollectionFacts, place: number): Promise<void> {
     if (bytes === 0) return;
     const { app, signal, onProgress } = this.call;
     const { imports } = this.state;
-    const json = { collection: name, format: 'ndjson', mode: 'upsert', size_bytes: bytes };
-    const begun =
-      imports[name] === undefined
-        ? await app.request<ImportReport>('POST', `${this.path}/imports`, { json, signal })
-        : await app.request<ImportReport>('GET', `${this.path}/imports/${encodeURIComponent(imports[name])}`, {
-            signal,
-          });
+    const begun = (await this.begunImport(name)) ?? (await this.beginImport(name, bytes));
     const title = `documents of ${name} (${place + 1} of ${this.manifest.collections.length})`;
     imports[name] = begun.import_id;
     await this.save();
     try {
-      await app.collection(name).import(createReadStream(join(this.folder, file), { start: begun.offset }), {
+      await app.collection(name).import(fileBytes(join(this.folder, file), begun.offset), {
         importId: begun.import_id,
         sourceStart: begun.offset,
         signal,
@@ -265,7 +209,7 @@ class AppMove {
     const { payment_networks: networks, skills } = this.definitions;
     const { app, merges } = this.call;
     if (merges) {
-      this.kept.push("The owner's part of skills.md, and the networks of payments, are those of the app.");
+      this.state.kept.push("The owner's part of skills.md, and the networks of payments, are those of the app.");
       return;
     }
     const appPath = encodeURIComponent(app.id);
@@ -273,7 +217,7 @@ class AppMove {
     if (networks === undefined) return;
     await this.send('PATCH', `/api/applications/${appPath}`, { payment_networks: networks }).catch((error: unknown) => {
       if (!isGranaryError(error) || error.status !== 400) throw error;
-      this.problems.push(`The networks of payments are those of the operator: ${error.message}.`);
+      this.state.problems.push(`The networks of payments are those of the operator: ${error.message}.`);
     });
   }
 
@@ -294,7 +238,7 @@ class AppMove {
       const { status, error } = await readJson<{ status: string; error: string | null }>(app, path, signal);
       if (status === 'ready') return;
       if (status !== 'building')
-        return void this.problems.push(`${title} is ${status}: ${error ?? 'nobody knows why'}.`);
+        return void this.differences.push(`${title} is ${status}: ${error ?? 'nobody knows why'}.`);
       onProgress(`${title} is being built`);
       await delay(Math.min(2_000, 50 * 2 ** waits), undefined, { signal }).catch(() => signal.throwIfAborted());
     }
@@ -308,7 +252,7 @@ class AppMove {
       const stats = await readJson<{ document_count: number; deleted_count: number }>(app, path, signal);
       const stored = stats.document_count + stats.deleted_count;
       if (stored === documents) continue;
-      this.problems.push(`The collection "${name}" has ${stored} documents, and ${documents} were exported.`);
+      this.differences.push(`The collection "${name}" has ${stored} documents, and ${documents} were exported.`);
     }
   }
 }

@@ -1,13 +1,13 @@
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { access, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { App, ImportReport } from '@granary/client';
-import { Failure, isGranaryError, UsageError } from '../failure.ts';
+import { Failure, isGranaryError, isPassing, UsageError } from '../failure.ts';
+import { fileBytes } from './file-bytes.ts';
 import { kindOf } from './formats.ts';
 import { otherImport, stdinName, type FileMark, type ImportDefinition, type ImportState } from './import-request.ts';
-import { isPassing } from './passing.ts';
-import { OtherTransfer, readState, removeState, writeState } from './state-file.ts';
+import { readState, removeState, writeState } from './state-file.ts';
 
 export interface ImportCall {
   app: App;
@@ -28,6 +28,8 @@ export interface EndedImport {
   forget(): Promise<void>;
 }
 
+const dropTimeoutMs = 2_000;
+
 export const importStateOf = (file: string): string => `${file}.granary-import`;
 
 /**
@@ -45,6 +47,10 @@ export async function importFile(
     const report = await begin(app, collection, definition, undefined, signal);
     try {
       return { report: await send(report, process.stdin, 0, call), forget: async () => {} };
+    } catch (error) {
+      // Nobody can go on with it, and an app may have few that are open.
+      if (!(await hasEnded(app, report.import_id, error, signal))) await dropImport(app, report.import_id);
+      throw error;
     } finally {
       // Node would wait for its end.
       process.stdin.destroy();
@@ -78,11 +84,11 @@ async function resumed(
   if (state && !restarts) {
     const reason = otherImport(state, place, { collection, definition, file: mark });
     if (reason === undefined) return present(app, state, stateFile, signal);
-    throw new OtherTransfer(`An import of ${file} has begun, and is another one: ${reason}`, {
+    throw new Failure(`An import of ${file} has begun, and is another one: ${reason}`, {
       nextStep: `--restart forgets it and begins anew; what it has stored stays. It is noted in ${stateFile}.`,
     });
   }
-  if (state) await forgetImport(app, state, signal);
+  if (state?.app === app.id && state.url === url) await forgetImport(app, state.importId, signal);
   const sizeBytes = kindOf(file).isGzip ? undefined : mark.sizeBytes;
   const report = await begin(app, collection, definition, sizeBytes, signal);
   const begun: ImportState = { version: 1, ...place, collection, importId: report.import_id, file: mark, definition };
@@ -112,11 +118,16 @@ function begin(
   return app.request('POST', `/api/apps/${encodeURIComponent(app.id)}/imports`, { json, signal });
 }
 
-async function forgetImport(app: App, { importId, app: appId }: ImportState, signal: AbortSignal): Promise<void> {
-  if (appId !== app.id) return;
+/** Ends an import; what it has stored stays. */
+export async function forgetImport(app: App, importId: string, signal: AbortSignal): Promise<void> {
   await app.request('DELETE', pathOf(app, importId), { signal }).catch((error: unknown) => {
     if (!isGranaryError(error) || error.code !== 'IMPORT_NOT_FOUND') throw error;
   });
+}
+
+/** The same once the command is ended, which waits for that a moment only. */
+async function dropImport(app: App, importId: string): Promise<void> {
+  await forgetImport(app, importId, AbortSignal.timeout(dropTimeoutMs)).catch(() => {});
 }
 
 const pathOf = (app: App, importId: string): string =>
@@ -126,10 +137,10 @@ async function sendFile(file: string, mark: FileMark, report: ImportReport, call
   const isGzip = kindOf(file).isGzip;
   // A compressed file is read from its beginning, another one where it is not stored yet.
   const start = isGzip ? 0 : report.offset;
-  const compressed = createReadStream(file, { start, highWaterMark: 256 * 1_024 });
-  const source = isGzip ? unzipped(file, compressed) : compressed;
+  let bytesRead = 0;
+  const source = isGzip ? unzipped(file, (bytes) => (bytesRead += bytes)) : fileBytes(file, start);
   const onProgress: ImportCall['onProgress'] = ({ report: each }) => {
-    const bytes = isGzip ? compressed.bytesRead : each.offset;
+    const bytes = isGzip ? bytesRead : each.offset;
     call.onProgress({ report: each, bytes, totalBytes: mark.sizeBytes });
   };
   const sent = await send(report, source, start, { ...call, onProgress });
@@ -154,12 +165,19 @@ function send(
   });
 }
 
-async function* unzipped(file: string, compressed: NodeJS.ReadableStream): AsyncGenerator<Uint8Array> {
+async function* unzipped(file: string, onRead: (bytes: number) => void): AsyncGenerator<Uint8Array> {
   const plain = createGunzip({ chunkSize: 256 * 1_024 });
+  const compressed = async function* () {
+    for await (const chunk of fileBytes(file)) {
+      onRead(chunk.length);
+      yield chunk;
+    }
+  };
   pipeline(compressed, plain, () => {});
   try {
     for await (const chunk of plain) yield chunk as Uint8Array;
   } catch (error) {
+    if (error instanceof Failure) throw error;
     throw new Failure(`${file} cannot be unpacked: ${(error as Error).message}`);
   }
 }
@@ -178,9 +196,11 @@ async function hasEnded(app: App, importId: string, error: unknown, signal: Abor
 }
 
 async function markOf(file: string): Promise<FileMark> {
-  const stats = await stat(file).catch((error: Error) => {
+  const unreadable = (error: Error) => {
     throw new UsageError(`${file} cannot be read: ${error.message}`);
-  });
+  };
+  const stats = await stat(file).catch(unreadable);
   if (!stats.isFile()) throw new UsageError(`${file} is not a file`, 'A pipe is read by the name - as stdin.');
+  await access(file, constants.R_OK).catch(unreadable);
   return { sizeBytes: stats.size, modifiedMs: stats.mtimeMs };
 }

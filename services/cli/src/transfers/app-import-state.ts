@@ -1,0 +1,103 @@
+import type { App } from '@granary/client';
+import { Failure, UsageError } from '../failure.ts';
+import { readListing } from './app-reads.ts';
+import { forgetImport } from './import-file.ts';
+import { folderStateOf, otherPlace, readState, writeState, type TransferState } from './state-file.ts';
+
+/** An import of a folder that has begun. */
+export interface AppImportState extends TransferState {
+  /** SHA-256 of the manifest. */
+  manifest: string;
+  /** Whether it began with --merge. */
+  merges: boolean;
+  /** Collections that were there before: their definitions stay. */
+  present: string[];
+  /** Names of steps. */
+  done: string[];
+  /** The imports of documents by collection. */
+  imports: Record<string, string>;
+  /** Sentences of steps that are done, for the report. */
+  problems: string[];
+  kept: string[];
+}
+
+export interface AppImportCall {
+  app: App;
+  url: string;
+  signal: AbortSignal;
+  /** The app may have something in it. */
+  merges: boolean;
+  /** An import that has begun is forgotten. */
+  restarts: boolean;
+  /** Is told what is done now; `share` is from 0 to 1, where it is known. */
+  onProgress: (text: string, share?: number) => void;
+  onUnresumable: (reason: string) => void;
+}
+
+/** The import of the folder that has begun, or else a new one. Throws UsageError, Failure and GranaryError. */
+export async function stateOfImport(folder: string, sha256: string, call: AppImportCall): Promise<AppImportState> {
+  const { app, url, restarts, merges } = call;
+  const before = await readState<AppImportState>(folderStateOf(folder, 'import')).catch((error: unknown) => {
+    if (restarts) return undefined;
+    throw error;
+  });
+  if (!before) return begin(folder, sha256, await presentCollections(call), call);
+  const reason =
+    otherPlace(before, { url, app: app.id }) ?? (before.manifest === sha256 ? undefined : 'the folder was changed');
+  if (restarts) {
+    if (reason !== undefined) return begin(folder, sha256, await presentCollections(call), call);
+    // What has come since it began is its own, unless it was to merge from the beginning.
+    if (before.merges && !merges) await presentCollections(call);
+    for (const importId of Object.values(before.imports)) await forgetImport(app, importId, call.signal);
+    return begin(folder, sha256, before.present, call);
+  }
+  const otherMerge = before.merges === merges ? undefined : `it began ${before.merges ? 'with' : 'without'} --merge`;
+  if ((reason ?? otherMerge) === undefined) return before;
+  throw new Failure(`An import of ${folder} has begun, and is another one: ${reason ?? otherMerge}`, {
+    nextStep: '--restart forgets it and begins with this app; what it has stored stays.',
+  });
+}
+
+/** Notes an import that begins. */
+async function begin(
+  folder: string,
+  sha256: string,
+  present: string[],
+  { app, url, merges, onUnresumable }: AppImportCall,
+): Promise<AppImportState> {
+  const state: AppImportState = {
+    version: 1,
+    url,
+    app: app.id,
+    manifest: sha256,
+    merges,
+    present,
+    done: [],
+    imports: {},
+    problems: [],
+    kept: [],
+  };
+  await writeState(folderStateOf(folder, 'import'), state).catch((error: Error) => onUnresumable(error.message));
+  return state;
+}
+
+/** The collections of the app. Throws UsageError where it has something in it, and nothing is to be merged. */
+async function presentCollections({ app, merges, signal }: AppImportCall): Promise<string[]> {
+  const path = `/api/apps/${encodeURIComponent(app.id)}`;
+  const names = (rest: string, member?: string) =>
+    readListing<{ name: string }>(app, `${path}/${rest}`, member, signal);
+  const present = (await names('collections')).map(({ name }) => name);
+  const others = [
+    ...(await names('views', 'views')),
+    ...(await names('queries', 'queries')),
+    ...(await names('datasets', 'datasets')),
+  ];
+  if (!merges && present.length + others.length > 0) {
+    const first = present[0] ?? others[0]!.name;
+    throw new UsageError(
+      `The app "${app.id}" is not empty: it has "${first}"`,
+      'Name an empty one by --app, or add --merge: what is there stays, and documents of the same id are replaced.',
+    );
+  }
+  return present;
+}
