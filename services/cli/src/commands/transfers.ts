@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { Failure, UsageError } from '../failure.ts';
+import { Failure, isPassing, UsageError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { bytesText, ProgressBar } from '../terminal/progress.ts';
 import { printObject } from '../terminal/table.ts';
@@ -103,13 +103,14 @@ async function exportDocuments(call: Invocation<ExportFlags>): Promise<void> {
 }
 
 /** Says how an export to a file goes on, where it does. */
-async function sayPart({ terminal }: Invocation, file: string, error: unknown): Promise<never> {
-  const { OtherTransfer, readState } = await import('../transfers/state-file.ts');
+async function sayPart({ terminal, signal }: Invocation, file: string, error: unknown): Promise<never> {
+  if (!signal.aborted && !isPassing(error)) throw error;
+  const { readState } = await import('../transfers/state-file.ts');
   const { partOf, stateOf } = await import('../transfers/part-file.ts');
   const { resumingCommand } = await import('../transfers/command-text.ts');
   const { countText } = await import('../transfers/rate.ts');
   const state = await readState<import('../transfers/part-file.ts').ExportState>(stateOf(file)).catch(() => undefined);
-  if (state && !(error instanceof UsageError || error instanceof OtherTransfer)) {
+  if (state) {
     terminal.overwrite('');
     const { position, height } = state;
     terminal.complain(`${partOf(file)} has ${countText(position.records, 'record')} at height ${height}.`);
@@ -163,14 +164,15 @@ async function exportWhole(call: Invocation<ExportFlags>, collection: string | u
 
 /** Says that the same command goes on with what has begun in a folder, where it does. */
 async function sayFolder(
-  { terminal }: Invocation,
+  { terminal, signal }: Invocation,
   { folder, kind }: { folder: string; kind: 'export' | 'import' },
   error: unknown,
 ): Promise<never> {
-  const { folderStateOf, OtherTransfer, readState } = await import('../transfers/state-file.ts');
+  if (!signal.aborted && !isPassing(error)) throw error;
+  const { folderStateOf, readState } = await import('../transfers/state-file.ts');
   const { resumingCommand } = await import('../transfers/command-text.ts');
   const state = await readState(folderStateOf(folder, kind)).catch(() => undefined);
-  if (state && !(error instanceof UsageError || error instanceof OtherTransfer)) {
+  if (state) {
     terminal.overwrite('');
     terminal.complain(`The ${kind} has begun, and is not whole. The same command goes on: ${resumingCommand()}`);
   }
