@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { readExport } from '../support/export-client';
 import { newApp, randomText, type Granary, type TestApp } from '../support/granary';
@@ -38,17 +40,19 @@ export async function cuttingProxy(
   return Object.assign(proxy, { heal: () => void Object.assign(limits, { sent: Infinity, received: Infinity }) });
 }
 
-/** Runs a command until so many of its connections were cut, and sends it Ctrl-C. */
+/** Runs a command until so many of its connections were cut and a file is there, and sends it Ctrl-C or kills it. */
 export async function interrupted(
   { cli, folder }: { cli: CliPackage; folder: string },
   app: TestApp,
   args: readonly string[],
   proxy: CuttingProxy,
+  { signal = 'SIGINT', awaited = '.' }: { signal?: NodeJS.Signals; awaited?: string } = {},
 ): Promise<CommandResult> {
   const env = environmentOf(proxy, app);
   const child = cli.start(args, { env, cwd: folder });
   const ended = resultOf(child);
-  while (proxy.cuts < 3 && child.exitCode === null) await delay(20);
-  child.kill('SIGINT');
+  const isDue = () => proxy.cuts >= 3 && existsSync(join(folder, awaited));
+  while (!isDue() && child.exitCode === null) await delay(20);
+  child.kill(signal);
   return ended;
 }

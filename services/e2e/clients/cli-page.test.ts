@@ -17,10 +17,12 @@ beforeAll(async () => {
   granary = await borrowGranary('direct');
   cli = await CliPackage.install();
   const page = await readFile(join(repository, 'docs/cli.md'), 'utf8');
-  blocks = [...page.matchAll(/^```sh\n([^]*?)^```\n(?:\n```text\n([^]*?)^```\n)?/gm)].map(([, commands, output]) => ({
-    commands: commands!,
-    output,
-  }));
+  blocks = [...page.matchAll(/^```sh\n([^]*?)^```\n(?:\n```(?:text|json)\n([^]*?)^```\n)?/gm)].map(
+    ([, commands, output]) => ({
+      commands: commands!,
+      output,
+    }),
+  );
 });
 afterAll(async () => {
   await cli?.remove();

@@ -1,8 +1,9 @@
 import { readdir, readFile, utimes, writeFile, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
+import { eventually } from '@granary/testing/eventually';
 import { borrowGranary, newApp, type Granary, type TestApp } from '../support/granary';
-import { CliPackage, environmentOf, type CommandResult } from './cli-package';
+import { CliPackage, environmentOf, resultOf, type CommandResult } from './cli-package';
 import { cuttingProxy, interrupted, rowsOf, withRows } from './cli-interruption';
 
 let granary: Granary;
@@ -76,6 +77,27 @@ test.each(formats)('an export of %s that is interrupted says how it goes on, and
     expect(await text('rows.out')).toBe(await rowsOf(granary, app, `${query}&at=2`));
     expect(await readdir(folder)).toEqual(['rows.out']);
     expect(await run(app, command, proxy.url)).toMatchObject({ code: 2 });
+  } finally {
+    proxy.stop();
+  }
+});
+
+test('an export that is killed goes on behind what it has noted', async () => {
+  const app = await withRows(granary, 6_000);
+  const proxy = await cuttingProxy(granary, { received: 12_000 });
+  try {
+    const command = ['export', 'rows', '--out', 'rows.ndjson'];
+    const killing = { signal: 'SIGKILL', awaited: 'rows.ndjson.granary-export' } as const;
+    const { code } = await interrupted({ cli, folder }, app, command, proxy, killing);
+    expect(code).toBeNull();
+    const left = ['rows.ndjson.granary-export', 'rows.ndjson.lock', 'rows.ndjson.part'];
+    expect(await readdir(folder)).toEqual(expect.arrayContaining(left));
+    const { position } = JSON.parse(await text('rows.ndjson.granary-export')) as { position: { records: number } };
+    expect(position.records).toBeGreaterThan(0);
+    proxy.heal();
+    expect(await run(app, command, proxy.url)).toMatchObject({ code: 0, stdout: '' });
+    expect(await text('rows.ndjson')).toBe(await rowsOf(granary, app, ''));
+    expect(await readdir(folder)).toEqual(['rows.ndjson']);
   } finally {
     proxy.stop();
   }
@@ -179,6 +201,22 @@ describe('an import', () => {
       Array.from({ length: 10 }, (_, n) => 2 * n + 2),
     );
     expect((await readdir(folder)).sort()).toEqual(['bad.ndjson', 'errors', 'rows.csv']);
+  });
+
+  test('of stdin that is interrupted does not stay open', async () => {
+    const imports = async () =>
+      (await app.call<{ imports: object[] }>('GET', `/api/apps/${app.appId}/imports`)).body.imports;
+    const child = cli.start(['import', 'rows', '-'], { env: environmentOf(granary, app), cwd: folder });
+    const ended = resultOf(child);
+    try {
+      child.stdin.write('{"id":"p"}\n');
+      await eventually(async () => (await imports()).length === 1);
+      child.kill('SIGINT');
+      expect(await ended).toMatchObject({ code: 130, stdout: '' });
+      expect(await imports()).toEqual([]);
+    } finally {
+      child.kill('SIGKILL');
+    }
   });
 
   test('takes stdin and compressed tables', async () => {

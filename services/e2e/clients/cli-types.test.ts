@@ -1,26 +1,26 @@
-import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { copyFile, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
-import { limitMs } from '@granary/testing/speed';
 import { borrowGranary, newApp, type Granary, type TestApp } from '../support/granary';
 import describedApp from './cli/described-app.json';
+import { CliPackage, environmentOf, resultOf } from './cli-package';
 import { ClientPackage } from './client-package';
-import { repository } from './generated';
 
-const main = join(repository, 'services/cli/dist/main.js');
 const file = 'granary.gen.ts';
 
 let granary: Granary;
+let cli: CliPackage;
 let client: ClientPackage;
 beforeAll(async () => {
   granary = await borrowGranary('direct');
+  cli = await CliPackage.install();
   client = await ClientPackage.install();
   await copyFile(join(__dirname, 'cli/types-use.ts'), join(client.folder, 'types-use.ts'));
 });
 afterAll(async () => {
   await client?.remove();
+  await cli?.remove();
   await granary?.stop();
 });
 
@@ -36,22 +36,9 @@ async function newDescribedApp(): Promise<TestApp> {
   return app;
 }
 
-/** Starts `granary` in the folder of the client. */
-function startCommand({ appId, key }: TestApp, ...args: string[]) {
-  const env = { ...process.env, GRANARY_URL: granary.url, GRANARY_APP: appId, GRANARY_APP_KEY: key };
-  const child = spawn(process.execPath, [main, ...args], { cwd: client.folder, env, timeout: limitMs(100_000) });
-  const said = { stdout: '', stderr: '' };
-  for (const name of ['stdout', 'stderr'] as const)
-    child[name].setEncoding('utf8').on('data', (text: string) => (said[name] += text));
-  const ended = new Promise<number | null>((resolve) => child.on('close', resolve));
-  return { child, said, ended };
-}
-
-async function runCommand(app: TestApp, ...args: string[]) {
-  const { said, ended } = startCommand(app, ...args);
-  const code = await ended;
-  return { ...said, code };
-}
+/** Runs `granary` in the folder of the client. */
+const runCommand = (app: TestApp, ...args: string[]) =>
+  cli.run(args, { env: environmentOf(granary, app), cwd: client.folder });
 
 const textOf = (name: string) => readFile(join(client.folder, name), 'utf8');
 
@@ -102,9 +89,10 @@ test('a check tells types of before from those of now, and a file that is curren
 test('a file that is watched follows the definitions of its app until Ctrl-C', async () => {
   const app = await newDescribedApp();
   await rm(join(client.folder, file), { force: true });
-  const { child, said, ended } = startCommand(app, 'types', '--watch');
+  const child = cli.start(['types', '--watch'], { env: environmentOf(granary, app), cwd: client.folder });
+  const ended = resultOf(child);
   try {
-    await eventually(() => said.stderr.includes('is written'));
+    await eventually(async () => (await textOf(file).catch(() => '')) !== '');
     expect(await textOf(file)).not.toContain('isbn');
     expect((await addField(app, 'isbn', { type: 'string' })).status).toBe(200);
     await eventually(async () => (await textOf(file)).includes('isbn?: string | null;'));
@@ -112,6 +100,9 @@ test('a file that is watched follows the definitions of its app until Ctrl-C', a
   } finally {
     child.kill('SIGINT');
   }
-  expect(await ended).toBe(130);
-  expect(said.stdout).toBe('');
+  expect(await ended).toMatchObject({
+    code: 130,
+    stdout: '',
+    stderr: expect.stringContaining('is written') as unknown,
+  });
 });
