@@ -1,10 +1,46 @@
 import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { readExport } from '../support/export-client';
-import { newApp, randomText, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, randomText, type Granary, type TestApp } from '../support/granary';
 import { CuttingProxy } from './client/cutting-proxy';
-import { environmentOf, resultOf, type CliPackage, type CommandResult } from './cli-package';
+import { CliPackage, environmentOf, resultOf, type CommandResult } from './cli-package';
+
+/** The command line beside a lent Granary, with an empty folder for each test of a suite. */
+export class CommandPlace {
+  granary!: Granary;
+  cli!: CliPackage;
+  folder = '';
+
+  /** Is called where a suite begins. */
+  static ofSuite(): CommandPlace {
+    const place = new CommandPlace();
+    beforeAll(async () => {
+      place.granary = await borrowGranary('direct');
+      place.cli = await CliPackage.install();
+    });
+    afterAll(async () => {
+      await place.cli?.remove();
+      await place.granary?.stop();
+    });
+    beforeEach(async () => {
+      place.folder = await mkdtemp(join(place.cli.folder, 'test-'));
+    });
+    afterEach(async () => {
+      await rm(place.folder, { recursive: true, force: true });
+    });
+    return place;
+  }
+
+  run(app: TestApp, args: readonly string[], url = this.granary.url): Promise<CommandResult> {
+    return this.cli.run(args, { env: { ...environmentOf(this.granary, app), GRANARY_URL: url }, cwd: this.folder });
+  }
+
+  text(name: string): Promise<string> {
+    return readFile(join(this.folder, name), 'utf8');
+  }
+}
 
 /** Documents whose texts have all that separates records and cells, and cannot be compressed to much less. */
 export async function withRows(granary: Granary, count: number): Promise<TestApp> {
@@ -42,7 +78,7 @@ export async function cuttingProxy(
 
 /** Runs a command until so many of its connections were cut and a file is there, and sends it Ctrl-C or kills it. */
 export async function interrupted(
-  { cli, folder }: { cli: CliPackage; folder: string },
+  { cli, folder }: Pick<CommandPlace, 'cli' | 'folder'>,
   app: TestApp,
   args: readonly string[],
   proxy: CuttingProxy,

@@ -1,36 +1,14 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { borrowGranary, newApp, send, type Granary, type TestApp } from '../support/granary';
-import { CliPackage, environmentOf, type CommandResult } from './cli-package';
-import { cuttingProxy, interrupted, rowsOf, withRows } from './cli-interruption';
+import { newApp, send, type TestApp } from '../support/granary';
+import { CommandPlace, cuttingProxy, interrupted, rowsOf, withRows } from './cli-interruption';
 
-let granary: Granary;
-let cli: CliPackage;
-let folder: string;
-beforeAll(async () => {
-  granary = await borrowGranary('direct');
-  cli = await CliPackage.install();
-});
-afterAll(async () => {
-  await cli?.remove();
-  await granary?.stop();
-});
-beforeEach(async () => {
-  folder = await mkdtemp(join(cli.folder, 'test-'));
-});
-afterEach(async () => {
-  await rm(folder, { recursive: true, force: true });
-});
-
-const run = (app: TestApp, args: readonly string[], url = granary.url): Promise<CommandResult> =>
-  cli.run(args, { env: { ...environmentOf(granary, app), GRANARY_URL: url }, cwd: folder });
-
-const text = (name: string): Promise<string> => readFile(join(folder, name), 'utf8');
+const place = CommandPlace.ofSuite();
 
 describe('a whole app', () => {
   /** With all that can be moved, and documents that do not fit schemas which came after them. */
   async function source(): Promise<TestApp> {
-    const app = await newApp(granary);
+    const app = await newApp(place.granary);
     const path = `/api/apps/${app.appId}`;
     const make = async (method: string, rest: string, body: string | object, headers?: Record<string, string>) => {
       const { status, text: answer } = await app.call(method, rest, body, headers);
@@ -93,61 +71,66 @@ describe('a whole app', () => {
 
   /** The files of an export but the manifest, by their paths. */
   async function filesOf(name: string): Promise<Record<string, string>> {
-    const entries = await readdir(join(folder, name), { recursive: true, withFileTypes: true });
+    const entries = await readdir(join(place.folder, name), { recursive: true, withFileTypes: true });
     const files = entries.filter((entry) => entry.isFile() && entry.name !== 'manifest.json');
     const paths = files.map((file) => join(file.parentPath, file.name));
     const texts = await Promise.all(paths.map((path) => readFile(path, 'utf8')));
-    return Object.fromEntries(paths.map((path, index) => [path.slice(join(folder, name).length), texts[index]!]));
+    return Object.fromEntries(paths.map((path, index) => [path.slice(join(place.folder, name).length), texts[index]!]));
   }
 
   test('is the same in another app, and exported from there byte for byte', async () => {
     const app = await source();
-    const exported = await run(app, ['export', '--all', '--out', 'first']);
+    const exported = await place.run(app, ['export', '--all', '--out', 'first']);
     expect(exported).toMatchObject({ code: 0, stderr: '' });
     const report = JSON.parse(exported.stdout) as { left_out: string[] };
     expect(report).toMatchObject({ app: app.appId, collections: 4, documents: 8 });
     expect(report.left_out.join(' ')).toContain('The bytes of 1 uploaded files');
-    const target = await newApp(granary);
-    const imported = await run(target, ['import', '--all', 'first']);
+    const target = await newApp(place.granary);
+    const imported = await place.run(target, ['import', '--all', 'first']);
     expect(imported).toMatchObject({ code: 0, stderr: '' });
     expect(JSON.parse(imported.stdout)).toMatchObject({ from: app.appId, documents: 8, views: 3, queries: 3 });
-    expect((await run(target, ['export', '--all', '--out', 'second'])).code).toBe(0);
+    expect((await place.run(target, ['export', '--all', '--out', 'second'])).code).toBe(0);
     expect(await filesOf('second')).toEqual(await filesOf('first'));
     expect(Object.values(await filesOf('first')).join('')).not.toContain(app.key);
     for (const view of ['by_year', 'listed', 'live']) {
       const rowsIn = async ({ appId, key }: TestApp) =>
-        (await send(granary.url, 'GET', `/api/views/${appId}/${view}/data?sort=id`, { key })).body['records'];
+        (await send(place.granary.url, 'GET', `/api/views/${appId}/${view}/data?sort=id`, { key })).body['records'];
       expect(await rowsIn(target)).toEqual(await rowsIn(app));
     }
-    const again = await run(target, ['import', '--all', 'first']);
+    const again = await place.run(target, ['import', '--all', 'first']);
     expect(again).toMatchObject({ code: 2, stdout: '' });
     expect(again.stderr).toContain('--merge');
   });
 
   test('goes on where it was interrupted, with the documents of one height', async () => {
-    const app = await withRows(granary, 6_000);
+    const app = await withRows(place.granary, 6_000);
     await app.store('aside', [{ id: 'a' }]);
-    const leaving = await cuttingProxy(granary, { received: 60_000 });
-    const coming = await cuttingProxy(granary, { sent: 60_000 });
+    const leaving = await cuttingProxy(place.granary, { received: 60_000 });
+    const coming = await cuttingProxy(place.granary, { sent: 60_000 });
     try {
       const command = ['export', '--all', '--out', 'all'];
-      const exporting = await interrupted({ cli, folder }, app, command, leaving);
+      const exporting = await interrupted(place, app, command, leaving);
       expect(exporting.code).toBe(130);
       expect(exporting.stderr).toContain('granary export --all --out all');
-      expect(await readdir(join(folder, 'all'))).not.toContain('manifest.json');
-      const early = await run(await newApp(granary), ['import', '--all', 'all']);
+      expect(await readdir(join(place.folder, 'all'))).not.toContain('manifest.json');
+      const early = await place.run(await newApp(place.granary), ['import', '--all', 'all']);
       expect(early.stderr).toContain('it has no manifest.json');
       await app.store('aside', [{ id: 'later' }]);
       leaving.heal();
-      expect(JSON.parse((await run(app, command, leaving.url)).stdout)).toMatchObject({ height: 3, documents: 6_001 });
-      expect(await text('all/documents/rows.ndjson')).toBe(await rowsOf(granary, app, 'deleted=include&at=3'));
-      const target = await newApp(granary);
-      const importing = await interrupted({ cli, folder }, target, ['import', '--all', 'all'], coming);
+      expect(JSON.parse((await place.run(app, command, leaving.url)).stdout)).toMatchObject({
+        height: 3,
+        documents: 6_001,
+      });
+      expect(await place.text('all/documents/rows.ndjson')).toBe(
+        await rowsOf(place.granary, app, 'deleted=include&at=3'),
+      );
+      const target = await newApp(place.granary);
+      const importing = await interrupted(place, target, ['import', '--all', 'all'], coming);
       expect(importing.code).toBe(130);
       expect(importing.stderr).toContain('granary import --all all');
       coming.heal();
-      expect((await run(target, ['import', '--all', 'all'], coming.url)).code).toBe(0);
-      const versions = await rowsOf(granary, target, 'deleted=include&history=true&select=id');
+      expect((await place.run(target, ['import', '--all', 'all'], coming.url)).code).toBe(0);
+      const versions = await rowsOf(place.granary, target, 'deleted=include&history=true&select=id');
       expect(versions.trim().split('\n')).toHaveLength(6_000);
     } finally {
       leaving.stop();
@@ -156,46 +139,46 @@ describe('a whole app', () => {
   });
 
   test('is not imported from files that were damaged, and nothing is changed', async () => {
-    const app = await withRows(granary, 10);
-    await run(app, ['export', '--all', '--out', 'all']);
-    const file = join(folder, 'all/documents/rows.ndjson');
+    const app = await withRows(place.granary, 10);
+    await place.run(app, ['export', '--all', '--out', 'all']);
+    const file = join(place.folder, 'all/documents/rows.ndjson');
     await writeFile(file, (await readFile(file, 'utf8')).replace('plain', 'Plain'));
-    const target = await newApp(granary);
-    const refused = await run(target, ['import', '--all', 'all']);
+    const target = await newApp(place.granary);
+    const refused = await place.run(target, ['import', '--all', 'all']);
     expect(refused).toMatchObject({ code: 1, stdout: '' });
     expect(refused.stderr).toContain('rows.ndjson is not the file that manifest.json names');
     expect((await target.call('GET', `/api/apps/${target.appId}/collections`)).text).toBe('[]');
   });
 
   test('is merged into an app that has something in it, whose definitions stay', async () => {
-    const app = await withRows(granary, 10);
-    await run(app, ['export', '--all', '--out', 'all']);
-    const target = await newApp(granary);
+    const app = await withRows(place.granary, 10);
+    await place.run(app, ['export', '--all', '--out', 'all']);
+    const target = await newApp(place.granary);
     await target.call('POST', `/api/apps/${target.appId}/collections`, {
       name: 'rows',
       access_policy: { read: 'private' },
     });
     await target.store('rows', [{ id: 'd000001', n: 'before' }, { id: 'mine' }]);
-    const merged = await run(target, ['import', '--all', 'all', '--merge']);
+    const merged = await place.run(target, ['import', '--all', 'all', '--merge']);
     expect(merged.code).toBe(0);
     expect((JSON.parse(merged.stdout) as { kept: string[] }).kept).toContain(
       'The collection "rows" was there already.',
     );
     const { body } = await target.call('GET', `/api/apps/${target.appId}/collections/rows`);
     expect(body).toMatchObject({ document_count: 10, access_policy: { read: 'private' } });
-    expect(await rowsOf(granary, target, 'find={"id":{"in":["d000001","mine"]}}')).toBe(
+    expect(await rowsOf(place.granary, target, 'find={"id":{"in":["d000001","mine"]}}')).toBe(
       '{"id":"d000001","n":1.5}\n{"id":"mine"}\n',
     );
   });
 
   test('is not exported into a folder that has something else in it', async () => {
-    await mkdir(join(folder, 'mine'));
-    await writeFile(join(folder, 'mine/file'), 'x');
-    const app = await newApp(granary);
+    await mkdir(join(place.folder, 'mine'));
+    await writeFile(join(place.folder, 'mine/file'), 'x');
+    const app = await newApp(place.granary);
     for (const more of [[], ['--restart']]) {
-      const refused = await run(app, ['export', '--all', '--out', 'mine', ...more]);
+      const refused = await place.run(app, ['export', '--all', '--out', 'mine', ...more]);
       expect(refused).toMatchObject({ code: 2, stdout: '' });
     }
-    expect(await readdir(join(folder, 'mine'))).toEqual(['file']);
+    expect(await readdir(join(place.folder, 'mine'))).toEqual(['file']);
   });
 });

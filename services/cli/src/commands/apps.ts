@@ -4,8 +4,8 @@ import { assertFree, forgetApp } from '../profiles/stored-keys.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
 import { handOver, type IssuedKey } from './issued-key.ts';
-import { allOf } from './listing.ts';
-import { apiPath } from './paths.ts';
+import { allOf } from '../session/listing.ts';
+import { apiPath } from '../session/paths.ts';
 
 interface Application {
   app_id: string;

@@ -3,8 +3,8 @@ import { UsageError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
 import { definitionHelp, namedDefinition, objectArgument } from './definition.ts';
-import { allOf } from './listing.ts';
-import { apiPath } from './paths.ts';
+import { allOf } from '../session/listing.ts';
+import { apiPath } from '../session/paths.ts';
 
 interface Collection {
   name: string;

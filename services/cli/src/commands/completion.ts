@@ -6,6 +6,7 @@ import { readProfiles } from '../profiles/profile-file.ts';
 import { targetOf } from '../profiles/target.ts';
 import { connectApp, connectOperator } from '../session/connect.ts';
 import { action, type Invocation } from '../session/invocation.ts';
+import { apiPath } from '../session/paths.ts';
 
 /** Whoever types waits for it. */
 const namesTimeoutMs = 300;
@@ -51,7 +52,7 @@ async function namesOf(kind: NameKind, { options: flags }: Continuation): Promis
   if (kind === 'app') {
     if (target.operatorKey === undefined) return target.app === undefined ? [] : [target.app];
     const operator = await connectOperator(target, options);
-    const path = '/api/applications';
+    const path = apiPath('applications');
     const { applications } = await operator.request<{ applications: Array<{ app_id: string }> }>('GET', path, options);
     return applications.map(({ app_id: id }) => id);
   }
@@ -66,7 +67,7 @@ const listOf = { collection: 'collections', index: 'indexes', query: 'queries', 
 
 async function listNames(app: App, kind: Exclude<NameKind, 'app' | 'profile'>): Promise<string[]> {
   const list = listOf[kind];
-  const path = `/api/apps/${encodeURIComponent(app.id)}/${list}`;
+  const path = apiPath('apps', app.id, list);
   const answer = await app.request<Named[] | Partial<Record<string, Named[]>>>('GET', path);
   const things = Array.isArray(answer) ? answer : (answer[list] ?? []);
   return things.map(({ name }) => name);

@@ -4,8 +4,8 @@ import { UsageError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
 import { jsonArgument } from './definition.ts';
-import { allOf } from './listing.ts';
-import { apiPath } from './paths.ts';
+import { allOf } from '../session/listing.ts';
+import { apiPath } from '../session/paths.ts';
 
 interface Dataset {
   name: string;

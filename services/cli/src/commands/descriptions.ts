@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { UsageError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
+import { apiPath } from '../session/paths.ts';
 import { printObject } from '../terminal/table.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 
@@ -52,7 +53,7 @@ async function putSkills(call: Invocation): Promise<void> {
   await printObject(terminal, await app.request<object>('PUT', skillsPath(app.id), { json: { markdown }, signal }));
 }
 
-const skillsPath = (appId: string): string => `/api/skills/${encodeURIComponent(appId)}/skills.md`;
+const skillsPath = (appId: string): string => apiPath('skills', appId, 'skills.md');
 
 /** Prints a text as it is, with an end of its last line. */
 const printText = (terminal: Terminal, text: string): Promise<void> => terminal.print(text.replace(/\n$/, ''));

@@ -3,9 +3,9 @@ import { Option, type Command } from 'commander';
 import { Failure, exitCodes, UsageError } from '../failure.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
-import { allOf } from './listing.ts';
+import { allOf } from '../session/listing.ts';
 import { choiceOption } from './options.ts';
-import { apiPath } from './paths.ts';
+import { apiPath } from '../session/paths.ts';
 import { finishedTask } from './waiting.ts';
 
 interface Index {

@@ -5,9 +5,9 @@ import { action, type Invocation } from '../session/invocation.ts';
 import { printList } from '../terminal/table.ts';
 import { jsonWith, objectArgument, definitionHelp } from './definition.ts';
 import { handOver, type IssuedKey } from './issued-key.ts';
-import { allOf } from './listing.ts';
+import { allOf } from '../session/listing.ts';
 import { choicesParser } from './options.ts';
-import { apiPath } from './paths.ts';
+import { apiPath } from '../session/paths.ts';
 
 interface Key {
   key_id: string;

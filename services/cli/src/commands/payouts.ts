@@ -7,7 +7,7 @@ import { printList, printObject } from '../terminal/table.ts';
 import { withUnit } from './amounts.ts';
 import { definitionHelp, objectArgument } from './definition.ts';
 import { choiceOption, countOption, limitOption } from './options.ts';
-import { apiPath } from './paths.ts';
+import { apiPath } from '../session/paths.ts';
 
 interface Payout {
   payout_id: string;

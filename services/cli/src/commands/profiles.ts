@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { Failure, isGranaryError, UsageError } from '../failure.ts';
+import { exitCodes, Failure, isGranaryError, UsageError } from '../failure.ts';
 import { changeProfiles, profilePath, readProfiles, type Profile, type Profiles } from '../profiles/profile-file.ts';
 import { checkedUrl, defaultUrl, isKey, type Target } from '../profiles/target.ts';
 import { connectApp, connectOperator } from '../session/connect.ts';
 import { action, type GlobalOptions, type Invocation } from '../session/invocation.ts';
+import { apiPath } from '../session/paths.ts';
 import { printList } from '../terminal/table.ts';
 
 interface LoginOptions {
@@ -95,7 +96,7 @@ const noTarget = {
 async function tryKey({ signal }: Invocation, profile: Profile, isOperator: boolean): Promise<void> {
   const target: Target = { ...noTarget, ...profile };
   const service = await (isOperator ? connectOperator(target) : connectApp(target));
-  const path = isOperator ? '/api/applications' : `/api/apps/${encodeURIComponent(profile.app!)}/health`;
+  const path = isOperator ? apiPath('applications') : apiPath('apps', profile.app!, 'health');
   try {
     await service.request('GET', path, { query: isOperator ? { limit: 1 } : {}, signal });
   } catch (error) {
@@ -104,7 +105,9 @@ async function tryKey({ signal }: Invocation, profile: Profile, isOperator: bool
     if (error.code === 'FORBIDDEN') return;
     if (error.code !== 'UNAUTHENTICATED') throw error;
     const owner = isOperator ? 'the operator' : `the app "${profile.app}"`;
-    throw new Failure(`The service does not know this key of ${owner}: nothing was stored`, { exitCode: 3 });
+    throw new Failure(`The service does not know this key of ${owner}: nothing was stored`, {
+      exitCode: exitCodes.notAllowed,
+    });
   }
 }
 

@@ -2,9 +2,9 @@ import { Option, type Command } from 'commander';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
 import { definitionHelp, namedDefinition } from './definition.ts';
-import { allOf } from './listing.ts';
+import { allOf } from '../session/listing.ts';
 import { addAssignment, recordLimitOption, type Values } from './options.ts';
-import { apiPath } from './paths.ts';
+import { apiPath } from '../session/paths.ts';
 import { printRows } from './rows.ts';
 
 interface Query {

@@ -3,7 +3,7 @@ import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
 import { definitionHelp, jsonWith, objectArgument } from './definition.ts';
 import { limitOption } from './options.ts';
-import { apiPath } from './paths.ts';
+import { apiPath } from '../session/paths.ts';
 
 interface ExplainOptions {
   sort?: string;

@@ -4,7 +4,7 @@ import { exitCodes, Failure, isGranaryError } from '../failure.ts';
 import type { Target } from '../profiles/target.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
-import { apiPath } from './paths.ts';
+import { apiPath } from '../session/paths.ts';
 
 interface Check {
   status: string;

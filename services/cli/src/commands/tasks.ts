@@ -2,9 +2,9 @@ import type { Task } from '@granary/client';
 import type { Command } from 'commander';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList, printObject } from '../terminal/table.ts';
-import { allOf } from './listing.ts';
+import { allOf } from '../session/listing.ts';
 import { choiceOption, limitOption } from './options.ts';
-import { apiPath } from './paths.ts';
+import { apiPath } from '../session/paths.ts';
 import { finishedTask } from './waiting.ts';
 
 interface ListOptions {

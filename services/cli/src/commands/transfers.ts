@@ -4,6 +4,7 @@ import { action, type Invocation } from '../session/invocation.ts';
 import { bytesText, ProgressBar } from '../terminal/progress.ts';
 import { printObject } from '../terminal/table.ts';
 import type { Terminal } from '../terminal/terminal.ts';
+import { parseAsWritten } from '../exact-json.ts';
 import type { ExportOptions } from '../transfers/export-request.ts';
 import type { ImportOptions } from '../transfers/import-request.ts';
 
@@ -19,6 +20,9 @@ interface ImportFlags extends ImportOptions {
 }
 
 const formats = ['ndjson', 'json', 'csv'];
+
+/** A move of a whole app outlasts a restart of the service, and its definitions keep how numbers are written. */
+const movingApp = { parse: parseAsWritten, retries: 12, timeoutMs: 120_000 };
 
 export function addTransferCommands(program: Command): void {
   const out = program.command('export').description('write the documents of a collection, or a whole app, to files');
@@ -107,7 +111,7 @@ async function sayPart({ terminal, signal }: Invocation, file: string, error: un
   if (!signal.aborted && !isPassing(error)) throw error;
   const { readState } = await import('../transfers/state-file.ts');
   const { partOf, stateOf } = await import('../transfers/part-file.ts');
-  const { resumingCommand } = await import('../transfers/command-text.ts');
+  const { resumingCommand } = await import('../session/resumption.ts');
   const { countText } = await import('../transfers/rate.ts');
   const state = await readState<import('../transfers/part-file.ts').ExportState>(stateOf(file)).catch(() => undefined);
   if (state) {
@@ -144,7 +148,7 @@ async function exportWhole(call: Invocation<ExportFlags>, collection: string | u
   const { countText, Rate } = await import('../transfers/rate.ts');
   const bar = new ProgressBar(terminal, 'export');
   const rate = new Rate();
-  const app = await call.app();
+  const app = await call.app(movingApp);
   const { url } = await call.target();
   const manifest = await exportApp(folder, {
     app,
@@ -170,7 +174,7 @@ async function sayFolder(
 ): Promise<never> {
   if (!signal.aborted && !isPassing(error)) throw error;
   const { folderStateOf, readState } = await import('../transfers/state-file.ts');
-  const { resumingCommand } = await import('../transfers/command-text.ts');
+  const { resumingCommand } = await import('../session/resumption.ts');
   const state = await readState(folderStateOf(folder, kind)).catch(() => undefined);
   if (state) {
     terminal.overwrite('');
@@ -257,7 +261,7 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
   if (unfit !== undefined) throw new UsageError('--all takes no options of one file', 'Only --merge and --restart.');
   const { importApp } = await import('../transfers/app-import.ts');
   const bar = new ProgressBar(terminal, 'import');
-  const app = await call.app();
+  const app = await call.app(movingApp);
   const { url } = await call.target();
   const { manifest, definitions, problems, kept } = await importApp(folder, {
     app,

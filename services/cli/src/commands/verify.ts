@@ -4,6 +4,7 @@ import { UsageError } from '../failure.ts';
 import type { Link } from '../proof/hash-chain.ts';
 import type { CommitPage, ReadCommits, VerifiedChain } from '../proof/verify-chain.ts';
 import { action, type Invocation } from '../session/invocation.ts';
+import { apiPath } from '../session/paths.ts';
 import { ProgressBar } from '../terminal/progress.ts';
 import { printObject } from '../terminal/table.ts';
 
@@ -67,7 +68,7 @@ async function verify(call: Invocation<VerifyOptions>): Promise<void> {
 }
 
 function readCommits(app: App, signal: AbortSignal): ReadCommits {
-  const path = `/api/apps/${encodeURIComponent(app.id)}/commits`;
+  const path = apiPath('apps', app.id, 'commits');
   return (place) => {
     const query = { texts: true, limit: pageCommits, ...place };
     return app.request<CommitPage>('GET', path, { query, signal });

@@ -72,7 +72,7 @@ const withDigits = (json: string): unknown =>
 
 const bareValue = /^\[?(-?\d[^,\]]*|true|false)/;
 
-/** Why nothing may have met a filter: what looks like a number was compared as one. `except`: fields left out. */
+/** A hint for a filter that nothing meets: values without quotes are no texts. `except`: fields left out. */
 export function typeHint({ conditions }: Filter, except: readonly string[]): string | undefined {
   const bare = conditions.filter(({ path, operand }) => bareValue.test(operand) && !except.includes(path));
   const fields = [...new Set(bare.map(({ path }) => path))].filter((path) => path !== 'deleted');

@@ -128,7 +128,7 @@ export class RequestProxy {
     incoming.pipe(request);
   }
 
-  /** The same request, to the service. */
+  /** Makes the same request of the service. */
   private requestLike(incoming: IncomingMessage): ClientRequest {
     const { protocol, hostname, port, host: hostHeader, pathname } = this.target;
     const headers: OutgoingHttpHeaders = {};

@@ -11,8 +11,17 @@ export function resumption(words: readonly string[], option: string, value: stri
   const kept = withoutOption(words, option);
   const end = kept.indexOf('--');
   kept.splice(end < 0 ? kept.length : end, 0, option, value);
-  return ['granary', ...kept].map(shellWord).join(' ');
+  return commandLine(kept);
 }
+
+const commandLine = (words: readonly string[]): string => ['granary', ...words].map(shellWord).join(' ');
+
+/** Options that begin anew, so that a command with them would not go on. */
+const restarting = ['--restart'];
+
+/** The command line by which a transfer goes on: the same one, which finds its state in a file. */
+export const resumingCommand = (words: readonly string[] = process.argv.slice(2)): string =>
+  commandLine(words.filter((word) => !restarting.includes(word)));
 
 /** The words without an option that takes a value. */
 export function withoutOption(words: readonly string[], option: string): string[] {

@@ -4,8 +4,9 @@ import { visible, type Terminal } from './terminal.ts';
 /** A column of a table: its title, and what of an item it shows. */
 export type Columns<T> = Readonly<Record<string, (item: T) => unknown>>;
 
-const gap = 2;
-const narrowest = 8;
+export const gap = 2;
+/** Columns are cut to this width, at most. */
+export const narrowest = 8;
 
 /**
  * Prints a list: to a person as a table, to a pipe as lines of values between tabs under a line of titles, and with
@@ -20,7 +21,12 @@ export async function printList<T>(terminal: Terminal, items: readonly T[], colu
     return;
   }
   if (rows.length === 0) return terminal.say('There are none.');
-  const [head, ...lines] = tableLines([titles, ...rows], terminal.width);
+  await printTable(terminal, [titles, ...rows]);
+}
+
+/** Prints rows, the first of which are the titles, as wide as the terminal is. */
+export async function printTable(terminal: Terminal, rows: ReadonlyArray<readonly string[]>): Promise<void> {
+  const [head, ...lines] = tableLines(rows, terminal.width);
   await terminal.print(terminal.styled('bold', head!));
   for (const line of lines) await terminal.print(line);
 }
@@ -52,7 +58,7 @@ const oneLine = (text: string): string => text.replace(/[\t\r\n]+/g, ' ');
  * The lines of a table of at most `width`: the widest columns are cut. The first one, which names the row, is cut only
  * where it takes more than half of the width.
  */
-export function tableLines(rows: ReadonlyArray<readonly string[]>, width: number): string[] {
+function tableLines(rows: ReadonlyArray<readonly string[]>, width: number): string[] {
   const cells = rows.map((row) => row.map((text) => oneLine(visible(text))));
   const widths = (cells[0] ?? []).map((_, column) =>
     cells.reduce((most, row) => Math.max(most, textWidth(row[column] ?? '')), 0),

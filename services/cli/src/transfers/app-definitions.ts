@@ -1,5 +1,7 @@
 import type { App } from '@granary/client';
-import { readJson, readListing, readSkills } from './app-reads.ts';
+import { allOf } from '../session/listing.ts';
+import { apiPath } from '../session/paths.ts';
+import { readSkills } from './app-reads.ts';
 
 export type Members = Record<string, unknown>;
 
@@ -10,7 +12,7 @@ export interface AppDefinitions {
   collections: Array<Members & { name: string }>;
   indexes: Array<Members & { name: string; collection: string }>;
   views: Array<Members & { name: string }>;
-  /** Of each query all versions, the oldest first. */
+  /** All versions of each query, the oldest first. */
   queries: Array<Members & { name: string; version: string }>;
   datasets: string[];
   skills: string;
@@ -72,14 +74,13 @@ export function takenMembers<T extends Members>(kind: keyof typeof membersOf, va
 
 /**
  * The definitions of an app as they are now, with datasets by name only, and the indexes that could not be built, which
- * are not among them. Numbers are as they are written.
+ * are not among them. Numbers are as the app reads them: as they are written.
  */
 export async function readDefinitions(
   app: App,
   signal: AbortSignal,
 ): Promise<{ definitions: AppDefinitions; failedIndexes: string[] }> {
-  const path = `/api/apps/${encodeURIComponent(app.id)}`;
-  const list = <T>(rest: string, member?: string) => readListing<T>(app, `${path}/${rest}`, member, signal);
+  const list = <T>(kind: string, member?: string) => allOf<T>(app, apiPath('apps', app.id, kind), member, { signal });
   const collections = await list<AppDefinitions['collections'][number]>('collections');
   const indexes = await list<AppDefinitions['indexes'][number]>('indexes');
   const views = await list<AppDefinitions['views'][number]>('views', 'views');
@@ -88,11 +89,12 @@ export async function readDefinitions(
   const versions: AppDefinitions['queries'] = [];
   for (const query of queries) {
     for (const version of [...query.versions].reverse()) {
-      const versioned = `${path}/queries/${encodeURIComponent(query.name)}?version=${encodeURIComponent(version)}`;
-      versions.push(takenMembers('query', await readJson<AppDefinitions['queries'][number]>(app, versioned, signal)));
+      const path = apiPath('apps', app.id, 'queries', query.name);
+      const options = { query: { version }, signal };
+      versions.push(takenMembers('query', await app.request<AppDefinitions['queries'][number]>('GET', path, options)));
     }
   }
-  const { payment_networks } = await readJson<Members>(app, `/api/applications/${encodeURIComponent(app.id)}`, signal);
+  const { payment_networks } = await app.request<Members>('GET', apiPath('applications', app.id), { signal });
   const definitions = {
     payment_networks: payment_networks ?? undefined,
     collections: collections.map((one) => takenMembers('collection', one)),

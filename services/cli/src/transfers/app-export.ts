@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { exitCodes, Failure, isGranaryError, UsageError } from '../failure.ts';
+import { apiPath } from '../session/paths.ts';
 import { readDefinitions } from './app-definitions.ts';
 import {
   datasetFile,
@@ -15,7 +16,6 @@ import {
   type FileFacts,
   type Manifest,
 } from './app-folder.ts';
-import { readJson } from './app-reads.ts';
 import { exportToFile, type ExportCall } from './export-collection.ts';
 import {
   folderStateOf,
@@ -37,7 +37,7 @@ interface AppExportState extends TransferState {
   collections: string[];
   files: FileFacts[];
   done: CollectionFacts[];
-  /** Those that are not in the definitions. */
+  /** Indexes that could not be built, which are not in the definitions. */
   failedIndexes: string[];
 }
 
@@ -173,12 +173,11 @@ async function namesIn(folder: string): Promise<string[]> {
 
 /** Writes the definitions of an app, and chooses the height of its documents. */
 async function begin(folder: string, { app, url, signal }: AppExportCall): Promise<AppExportState> {
-  const appPath = encodeURIComponent(app.id);
-  const { height } = await readJson<{ height?: number }>(app, `/api/applications/${appPath}`, signal);
+  const { height } = await app.request<{ height?: number }>('GET', apiPath('applications', app.id), { signal });
   if (height === undefined) {
     throw new Failure('A whole app is exported with a key of it', {
       nextStep: '`granary login` stores a key.',
-      exitCode: 3,
+      exitCode: exitCodes.notAllowed,
     });
   }
   const state: AppExportState = {
@@ -199,8 +198,8 @@ async function begin(folder: string, { app, url, signal }: AppExportCall): Promi
   state.files.push(await written(folder, definitionsName, definitions, 2));
   for (const [index, name] of definitions.datasets.entries()) {
     await mkdir(join(folder, 'datasets'), { recursive: true });
-    const path = `/api/apps/${appPath}/datasets/${encodeURIComponent(name)}`;
-    const { values } = await readJson<{ values: unknown[] }>(app, path, signal);
+    const path = apiPath('apps', app.id, 'datasets', name);
+    const { values } = await app.request<{ values: unknown[] }>('GET', path, { signal });
     // Without white space it is as small as the service takes it.
     state.files.push(await written(folder, datasetFile(index), { values }));
   }

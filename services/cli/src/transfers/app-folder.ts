@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
 import { jsonText, parseAsWritten } from '../exact-json.ts';
 import { Failure } from '../failure.ts';
 import type { AppDefinitions } from './app-definitions.ts';
 import { fileBytes } from './file-bytes.ts';
 import { RecordCutter } from './record-cutter.ts';
+import { writeWhole } from './state-file.ts';
 
 /** A file of the folder of an app, by its path in the folder. */
 export interface FileFacts {
@@ -17,13 +18,13 @@ export interface FileFacts {
 /** The file of the documents of a collection. */
 export interface CollectionFacts extends FileFacts {
   name: string;
-  /** Those that are deleted softly are among them. */
+  /** All of them, also those that are deleted softly. */
   documents: number;
   /** Documents that describe an uploaded file, whose bytes are not in the folder. */
   blobs: number;
 }
 
-/** What is in the folder of an app; it is written last, so that a folder that has it is whole. */
+/** The contents of the folder of an app. It is written last, so that a folder that has it is whole. */
 export interface Manifest {
   granary_export: 1;
   app: string;
@@ -37,7 +38,7 @@ export interface Manifest {
 export const manifestName = 'manifest.json';
 export const definitionsName = 'definitions.json';
 
-/** Nobody takes a folder that is not whole for a whole one. */
+/** Sentences about what a folder lacks, so that nobody takes it for more than it is. */
 export const leftOut = (blobs: number, failedIndexes: readonly string[]): string[] => [
   'Keys, the wallet, payouts, grants and other settings of money: they stay with the app.',
   'The history of documents, and the hash chain: the documents of one height begin anew.',
@@ -88,10 +89,8 @@ export function describesBlob(line: string): boolean {
 }
 
 /** Writes a file of JSON: whole, or not at all; `indent` as for `JSON.stringify`. */
-export async function writeJson(folder: string, file: string, value: unknown, indent?: number): Promise<void> {
-  await writeFile(join(folder, `${file}.part`), `${jsonText(value, indent)}\n`);
-  await rename(join(folder, `${file}.part`), join(folder, file));
-}
+export const writeJson = (folder: string, file: string, value: unknown, indent?: number): Promise<void> =>
+  writeWhole(join(folder, file), `${jsonText(value, indent)}\n`);
 
 /** The manifest of a folder, and its hash. Throws Failure where there is none, or it is none. */
 export async function readManifest(folder: string): Promise<{ manifest: Manifest; sha256: string }> {

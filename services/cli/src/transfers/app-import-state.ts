@@ -1,6 +1,7 @@
 import type { App } from '@granary/client';
 import { Failure, UsageError } from '../failure.ts';
-import { readListing } from './app-reads.ts';
+import { allOf } from '../session/listing.ts';
+import { apiPath } from '../session/paths.ts';
 import { forgetImport } from './import-file.ts';
 import { folderStateOf, otherPlace, readState, writeState, type TransferState } from './state-file.ts';
 
@@ -46,7 +47,7 @@ export async function stateOfImport(folder: string, sha256: string, call: AppImp
     otherPlace(before, { url, app: app.id }) ?? (before.manifest === sha256 ? undefined : 'the folder was changed');
   if (restarts) {
     if (reason !== undefined) return begin(folder, sha256, await presentCollections(call), call);
-    // What has come since it began is its own, unless it was to merge from the beginning.
+    // The app has nothing but what this import has made, unless it was to merge from the beginning.
     if (before.merges && !merges) await presentCollections(call);
     for (const importId of Object.values(before.imports)) await forgetImport(app, importId, call.signal);
     return begin(folder, sha256, before.present, call);
@@ -83,9 +84,8 @@ async function begin(
 
 /** The collections of the app. Throws UsageError where it has something in it, and nothing is to be merged. */
 async function presentCollections({ app, merges, signal }: AppImportCall): Promise<string[]> {
-  const path = `/api/apps/${encodeURIComponent(app.id)}`;
-  const names = (rest: string, member?: string) =>
-    readListing<{ name: string }>(app, `${path}/${rest}`, member, signal);
+  const names = (kind: string, member?: string) =>
+    allOf<{ name: string }>(app, apiPath('apps', app.id, kind), member, { signal });
   const present = (await names('collections')).map(({ name }) => name);
   const others = [
     ...(await names('views', 'views')),

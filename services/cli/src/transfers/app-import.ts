@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ImportReport } from '@granary/client';
 import { jsonText } from '../exact-json.ts';
 import { Failure, isGranaryError } from '../failure.ts';
+import { apiPath } from '../session/paths.ts';
 import { indexBody, queryBody, takenMembers, type AppDefinitions, type Members } from './app-definitions.ts';
 import {
   checkFiles,
@@ -14,16 +15,16 @@ import {
   type Manifest,
 } from './app-folder.ts';
 import { stateOfImport, type AppImportCall, type AppImportState } from './app-import-state.ts';
-import { readIfThere, readJson } from './app-reads.ts';
+import { readIfThere } from './app-reads.ts';
 import { fileBytes } from './file-bytes.ts';
 import { folderStateOf, removeState, writeState } from './state-file.ts';
 
 export interface AppImported {
   manifest: Manifest;
   definitions: AppDefinitions;
-  /** What is not as it was in the exported app, a sentence each. */
+  /** Differences from the exported app, a sentence each. */
   problems: string[];
-  /** What was there before, and stays. */
+  /** Things that were there before and stay, a sentence each. */
   kept: string[];
 }
 
@@ -51,18 +52,19 @@ export async function importApp(folder: string, call: AppImportCall): Promise<Ap
 
 /** The steps of an import, of which those that are done are not done again. */
 class AppMove {
-  /** What the checks at the end have found: each call makes them anew. */
+  /** Differences that the checks at the end report; each call makes these anew. */
   private readonly differences: string[] = [];
-  private readonly path: string;
-
   constructor(
     private readonly folder: string,
     private readonly state: AppImportState,
     private readonly manifest: Manifest,
     private readonly definitions: AppDefinitions,
     private readonly call: AppImportCall,
-  ) {
-    this.path = `/api/apps/${encodeURIComponent(call.app.id)}`;
+  ) {}
+
+  /** The path of something in the app. */
+  private path(...segments: string[]): string {
+    return apiPath('apps', this.call.app.id, ...segments);
   }
 
   get problems(): string[] {
@@ -106,7 +108,7 @@ class AppMove {
     await this.save();
   }
 
-  /** Where it cannot be stored, that was said at the beginning. */
+  /** A state that cannot be stored is no error here: the user was told at the beginning. */
   private save(): Promise<void> {
     return writeState(folderStateOf(this.folder, 'import'), this.state).catch(() => {});
   }
@@ -123,7 +125,7 @@ class AppMove {
   /** Makes something that is not there yet: what is there was made by this import before a break, or stays. */
   private async make(kind: string, body: Members, title: string): Promise<void> {
     try {
-      await this.send('POST', `${this.path}/${kind}`, body);
+      await this.send('POST', this.path(kind), body);
     } catch (error) {
       if (!isGranaryError(error) || error.code !== 'ALREADY_EXISTS') throw error;
       if (this.call.merges) this.state.kept.push(`${title} was there already.`);
@@ -139,7 +141,7 @@ class AppMove {
 
   private async finishCollection({ name, schema_definition, retention_days }: Members & { name: string }) {
     if (this.wasThere(name)) return;
-    const path = `${this.path}/collections/${encodeURIComponent(name)}`;
+    const path = this.path('collections', name);
     if (schema_definition !== undefined) await this.send('PUT', path, { schema_definition, force: true });
     if (retention_days !== undefined) await this.send('POST', `${path}/retention`, { retention_days });
   }
@@ -151,7 +153,7 @@ class AppMove {
 
   private async makeDataset(name: string, file: string): Promise<void> {
     const { app, signal } = this.call;
-    const path = `${this.path}/datasets/${encodeURIComponent(name)}`;
+    const path = this.path('datasets', name);
     if (this.call.merges && (await readIfThere(app, path, signal)) !== undefined) {
       this.state.kept.push(`The data set "${name}" was there already.`);
       return;
@@ -166,7 +168,7 @@ class AppMove {
     if (importId === undefined) return undefined;
     const { app, signal } = this.call;
     try {
-      return await app.request<ImportReport>('GET', `${this.path}/imports/${encodeURIComponent(importId)}`, { signal });
+      return await app.request<ImportReport>('GET', this.path('imports', importId), { signal });
     } catch (error) {
       if (isGranaryError(error) && error.code === 'IMPORT_NOT_FOUND') return undefined;
       throw error;
@@ -176,7 +178,7 @@ class AppMove {
   private beginImport(collection: string, bytes: number): Promise<ImportReport> {
     const { app, signal } = this.call;
     const json = { collection, format: 'ndjson', mode: 'upsert', size_bytes: bytes };
-    return app.request<ImportReport>('POST', `${this.path}/imports`, { json, signal });
+    return app.request<ImportReport>('POST', this.path('imports'), { json, signal });
   }
 
   private async importDocuments({ name, file, bytes }: CollectionFacts, place: number): Promise<void> {
@@ -204,7 +206,7 @@ class AppMove {
     }
   }
 
-  /** What the owner has written for readers, and on which networks the app is paid. */
+  /** Sets the owner's part of the skills document, and the networks on which the app is paid. */
   private async changeApplication(): Promise<void> {
     const { payment_networks: networks, skills } = this.definitions;
     const { app, merges } = this.call;
@@ -212,30 +214,31 @@ class AppMove {
       this.state.kept.push("The owner's part of skills.md, and the networks of payments, are those of the app.");
       return;
     }
-    const appPath = encodeURIComponent(app.id);
-    if (skills !== '') await this.send('PUT', `/api/skills/${appPath}/skills.md`, { markdown: skills });
+    if (skills !== '') await this.send('PUT', apiPath('skills', app.id, 'skills.md'), { markdown: skills });
     if (networks === undefined) return;
-    await this.send('PATCH', `/api/applications/${appPath}`, { payment_networks: networks }).catch((error: unknown) => {
-      if (!isGranaryError(error) || error.status !== 400) throw error;
-      this.state.problems.push(`The networks of payments are those of the operator: ${error.message}.`);
-    });
+    await this.send('PATCH', apiPath('applications', app.id), { payment_networks: networks }).catch(
+      (error: unknown) => {
+        if (!isGranaryError(error) || error.status !== 400) throw error;
+        this.state.problems.push(`The networks of payments are those of the operator: ${error.message}.`);
+      },
+    );
   }
 
   /** Waits for the tasks that build indexes and views. */
   private async awaitBuilds(): Promise<void> {
     for (const { collection, name } of this.definitions.indexes) {
-      const path = `${this.path}/collections/${encodeURIComponent(collection)}/indexes/${encodeURIComponent(name)}`;
+      const path = this.path('collections', collection, 'indexes', name);
       await this.awaitBuild(`The index "${name}" of "${collection}"`, path);
     }
     for (const { name } of this.definitions.views) {
-      await this.awaitBuild(`The view "${name}"`, `${this.path}/views/${encodeURIComponent(name)}`);
+      await this.awaitBuild(`The view "${name}"`, this.path('views', name));
     }
   }
 
   private async awaitBuild(title: string, path: string): Promise<void> {
     const { app, signal, onProgress } = this.call;
     for (let waits = 0; ; waits += 1) {
-      const { status, error } = await readJson<{ status: string; error: string | null }>(app, path, signal);
+      const { status, error } = await app.request<{ status: string; error: string | null }>('GET', path, { signal });
       if (status === 'ready') return;
       if (status !== 'building')
         return void this.differences.push(`${title} is ${status}: ${error ?? 'nobody knows why'}.`);
@@ -248,8 +251,8 @@ class AppMove {
     const { app, signal } = this.call;
     for (const { name, documents } of this.manifest.collections) {
       if (this.wasThere(name)) continue;
-      const path = `${this.path}/collections/${encodeURIComponent(name)}/stats`;
-      const stats = await readJson<{ document_count: number; deleted_count: number }>(app, path, signal);
+      const path = this.path('collections', name, 'stats');
+      const stats = await app.request<{ document_count: number; deleted_count: number }>('GET', path, { signal });
       const stored = stats.document_count + stats.deleted_count;
       if (stored === documents) continue;
       this.differences.push(`The collection "${name}" has ${stored} documents, and ${documents} were exported.`);

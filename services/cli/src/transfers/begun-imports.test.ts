@@ -24,21 +24,23 @@ const refusal = (code: string) =>
   Object.assign(new Error(code), { name: 'GranaryError', code, status: 404, details: {} });
 
 /** An app with a collection `a`, which has made what an import is to make, and has forgotten the import `gone`. */
+const listings: Record<string, unknown> = {
+  collections: [{ name: 'a' }],
+  views: { views: [] },
+  queries: { queries: [] },
+  datasets: { datasets: [] },
+};
+
 const app = {
   id: 'demo',
-  open: (path: string) => {
-    const listings: Record<string, string> = {
-      collections: '[{"name":"a"}]',
-      views: '{"views":[]}',
-      queries: '{"queries":[]}',
-      datasets: '{"datasets":[]}',
-      stats: '{"document_count":1,"deleted_count":0}',
-    };
-    return Promise.resolve(new Response(listings[path.split('/').at(-1)!] ?? '{"status":"failed","error":"full"}'));
+  pages: async function* (path: string) {
+    yield listings[path.split('/').at(-1)!];
   },
   request: (method: string, path: string) => {
     requests.push(`${method} ${path}`);
     if (path.endsWith('/gone')) return Promise.reject(refusal('IMPORT_NOT_FOUND'));
+    if (path.endsWith('/stats')) return Promise.resolve({ document_count: 1, deleted_count: 0 });
+    if (path.endsWith('/indexes/i')) return Promise.resolve({ status: 'failed', error: 'full' });
     return Promise.resolve({ import_id: 'new', collection: 'a', status: 'open', offset: 0 });
   },
   collection: () => ({

@@ -7,7 +7,7 @@ import { RecordEncoder } from './record-encoder.ts';
 export interface Exported {
   records: number;
   height: number;
-  /** What the service says of fields and names. */
+  /** Remarks of the service on fields and names. */
   remarks: string[];
 }
 
@@ -91,7 +91,7 @@ export async function exportToFile(
     await flush();
     await part.finish(await encoder.end());
   } catch (error) {
-    // What has come is kept; the error that is told is the first one.
+    // Records that have come are kept; the error that is told is the first one.
     await flush().catch(() => {});
     await part.close();
     throw error;

@@ -1,7 +1,7 @@
 import { UsageError } from '../failure.ts';
 import { kindOf, pathList, type Format } from './formats.ts';
 
-/** What is exported of a collection. */
+/** The part of a collection that is exported, and its form. */
 export interface ExportRequest {
   collection: string;
   format: Format;

@@ -2,6 +2,7 @@ import { createHash, type Hash } from 'node:crypto';
 import type { App } from '@granary/client';
 import { Failure, isPassing } from '../failure.ts';
 import { exportQuery, type ExportRequest } from './export-request.ts';
+import { apiPath } from '../session/paths.ts';
 import { BrokenOff, pauseAfter } from './passing.ts';
 import { cellsOf, RecordCutter, type Records } from './record-cutter.ts';
 
@@ -26,7 +27,7 @@ const attemptsInVain = 40;
 const headTimeoutMs = 300_000;
 /** Encoded characters of columns, filter and fields: the service takes a head of 16 KiB, with the keys and an id. */
 const parametersLengthMax = 12_000;
-/** That the service takes by their names. */
+/** The service takes no more columns by their names. */
 const columnsMax = 1_000;
 
 /**
@@ -34,11 +35,11 @@ const columnsMax = 1_000;
  * record. Where records do not say which they are, it begins anew, and passes over what has come already.
  */
 export class ExportSource {
-  /** That of the request, else known once something has come. */
+  /** The height of the request; without one it is known once something has come. */
   height: number | undefined;
-  /** What the service says of fields without a column, and of names that may be misspelt. */
+  /** Remarks of the service on fields without a column, and on names that may be misspelt. */
   remarks: string[] = [];
-  /** That have come, with those before its start. */
+  /** Records that have come, with those before its start. */
   records: number;
   private bytes: number;
   private header: string | undefined;
@@ -47,10 +48,10 @@ export class ExportSource {
   private after: Position['after'];
   /** The last record that has come since `after`. */
   private last: Buffer | undefined;
-  /** Of the first `hashedBytes`, where records do not say which they are. */
+  /** The hash of the first `hashedBytes`, where records do not say which they are. */
   private hash: Hash = createHash('sha256');
   private hashedBytes = 0;
-  /** Of the first `bytes`, unless so many are hashed. */
+  /** The hash of the first `bytes`, unless so many are hashed. */
   private sha256: string | undefined;
 
   constructor(
@@ -66,7 +67,7 @@ export class ExportSource {
     this.sha256 = sha256;
   }
 
-  /** Where it is behind the records that `read` has yielded. */
+  /** The position behind the records that `read` has yielded. */
   get position(): Position {
     const { bytes, records, header } = this;
     if (bytes === 0) return beginning;
@@ -95,7 +96,7 @@ export class ExportSource {
 
   private async *attempt(signal: AbortSignal): AsyncGenerator<Records, void, undefined> {
     const { request, app } = this;
-    const path = `/api/apps/${encodeURIComponent(app.id)}/collections/${encodeURIComponent(request.collection)}/export`;
+    const path = apiPath('apps', app.id, 'collections', request.collection, 'export');
     const response = await app.open(path, { query: this.query(), signal, timeoutMs: headTimeoutMs });
     this.noteHead(response.headers);
     const isTable = request.format === 'csv';

@@ -8,7 +8,7 @@ export interface FileKind {
   /** Undefined where the name does not say it. */
   format: Format | undefined;
   isGzip: boolean;
-  /** Of a table whose cells are not separated by commas. */
+  /** The separator of a table whose cells have no commas between them. */
   separator: 'tab' | undefined;
 }
 
@@ -20,7 +20,7 @@ const formatsByExtension = new Map<string, Format>([
   ['tsv', 'csv'],
 ]);
 
-/** What the name of a file says of its content: `books.csv`, `books.ndjson.gz`. */
+/** The kind of a file by its name: `books.csv`, `books.ndjson.gz`. */
 export function kindOf(fileName: string): FileKind {
   const name = fileName.toLowerCase();
   const isGzip = name.endsWith('.gz');

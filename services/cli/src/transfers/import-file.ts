@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { App, ImportReport } from '@granary/client';
 import { Failure, isGranaryError, isPassing, UsageError } from '../failure.ts';
+import { apiPath } from '../session/paths.ts';
 import { fileBytes } from './file-bytes.ts';
 import { kindOf } from './formats.ts';
 import { otherImport, stdinName, type FileMark, type ImportDefinition, type ImportState } from './import-request.ts';
@@ -21,7 +22,7 @@ export interface ImportCall {
   onUnresumable: (reason: string) => void;
 }
 
-/** What of an import that ended is left to do. */
+/** An import that has ended, of which the state is still there. */
 export interface EndedImport {
   report: ImportReport;
   /** Removes the file that says where to go on. */
@@ -115,7 +116,7 @@ function begin(
   signal: AbortSignal,
 ): Promise<ImportReport> {
   const json = { ...definition, collection, size_bytes: sizeBytes };
-  return app.request('POST', `/api/apps/${encodeURIComponent(app.id)}/imports`, { json, signal });
+  return app.request('POST', apiPath('apps', app.id, 'imports'), { json, signal });
 }
 
 /** Ends an import; what it has stored stays. */
@@ -130,8 +131,7 @@ async function dropImport(app: App, importId: string): Promise<void> {
   await forgetImport(app, importId, AbortSignal.timeout(dropTimeoutMs)).catch(() => {});
 }
 
-const pathOf = (app: App, importId: string): string =>
-  `/api/apps/${encodeURIComponent(app.id)}/imports/${encodeURIComponent(importId)}`;
+const pathOf = (app: App, importId: string): string => apiPath('apps', app.id, 'imports', importId);
 
 async function sendFile(file: string, mark: FileMark, report: ImportReport, call: ImportCall): Promise<ImportReport> {
   const isGzip = kindOf(file).isGzip;

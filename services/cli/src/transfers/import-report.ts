@@ -3,7 +3,8 @@ import type { App, ImportReport } from '@granary/client';
 import { jsonText } from '../exact-json.ts';
 import { Failure, isGranaryError, isPassing, UsageError } from '../failure.ts';
 import type { Invocation } from '../session/invocation.ts';
-import { resumingCommand } from './command-text.ts';
+import { apiPath } from '../session/paths.ts';
+import { resumingCommand } from '../session/resumption.ts';
 import { stdinName } from './import-request.ts';
 import { countText } from './rate.ts';
 
@@ -32,7 +33,7 @@ export async function tellErrors(
     terminal.complain(`line ${line}${id === undefined ? '' : ` (${id})`}: ${error} (${code})`);
   }
   if (failed <= toldErrors) return;
-  const path = `/api/apps/${encodeURIComponent(app.id)}/imports/${encodeURIComponent(importId)}/errors`;
+  const path = apiPath('apps', app.id, 'imports', importId, 'errors');
   terminal.say(`More are at GET ${path}; --errors <file> writes the first 1,000.`);
 }
 

@@ -4,7 +4,7 @@ import { UsageError } from '../failure.ts';
 import { columnTypesOf, kindOf, pathList, type ColumnType, type Format } from './formats.ts';
 import { otherPlace, type TransferState } from './state-file.ts';
 
-/** What becomes of the records of a file, as the service takes it. */
+/** The way in which the records of a file are treated, as the service takes it. */
 export interface ImportDefinition {
   format: Format;
   mode: 'insert' | 'upsert' | 'skip';
@@ -33,7 +33,7 @@ export interface ImportOptions {
 /** The name that stands for stdin. */
 export const stdinName = '-';
 
-/** What is done with a file by its name and the options. Throws UsageError for what does not fit together. */
+/** The definition of an import by the name of its file and the options. Throws UsageError for contradictory options. */
 export function importDefinitionOf(file: string, options: ImportOptions): ImportDefinition {
   const kind = kindOf(file);
   const format = options.format ?? kind.format ?? (file === stdinName ? 'ndjson' : undefined);
@@ -57,7 +57,7 @@ export function importDefinitionOf(file: string, options: ImportOptions): Import
   };
 }
 
-/** What tells whether a file is the same as before. */
+/** Size and time of a file, by which it is the same as before. */
 export interface FileMark {
   sizeBytes: number;
   modifiedMs: number;
@@ -71,7 +71,7 @@ export interface ImportState extends TransferState {
   definition: ImportDefinition;
 }
 
-/** Why an import that has begun does not go on with a file; undefined where it does. */
+/** The reason why an import that has begun does not go on with a file; undefined if it does. */
 export function otherImport(
   state: ImportState,
   place: { url: string; app: string },

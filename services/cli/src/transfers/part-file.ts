@@ -23,7 +23,7 @@ export interface PartFileOptions {
   restarts: boolean;
 }
 
-/** Why an export that has begun is not the one that is wanted; undefined where it is. */
+/** The difference of an export that has begun from the one that is wanted; undefined if there is none. */
 export function otherExport(state: ExportState, request: ExportRequest, place: { url: string; app: string }) {
   const elsewhere = otherPlace(state, place);
   if (elsewhere !== undefined) return elsewhere;
@@ -68,7 +68,7 @@ export class PartFile {
     private readonly release: () => Promise<void>,
   ) {}
 
-  /** Where it goes on. */
+  /** The position at which it goes on. */
   get position(): Position {
     return this.part.position;
   }

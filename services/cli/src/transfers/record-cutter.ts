@@ -52,7 +52,7 @@ export class RecordCutter {
 interface Ends {
   count: number;
   firstEnd: number;
-  /** Where the record before the last one ends. */
+  /** The end of the record before the last one. */
   beforeLast: number;
   end: number;
 }

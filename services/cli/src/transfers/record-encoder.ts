@@ -18,7 +18,7 @@ export class RecordEncoder {
     return this.compressed(bytes);
   }
 
-  /** What is behind the last record. */
+  /** The bytes behind the last record. */
   async end(): Promise<Buffer> {
     if (this.options.isArray) return this.compressed(Buffer.from(this.hasRecords ? '\n]\n' : '[]\n'));
     // A compressed file is one part at least.

@@ -2,9 +2,9 @@ import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Failure } from '../failure.ts';
 
-/** Where a transfer goes on. It has no key. */
+/** The state of a transfer that has begun, by which it goes on. It has no key. */
 export interface TransferState {
-  /** Of the form of the file. */
+  /** The version of the form of the file. */
   version: 1;
   url: string;
   app: string;
@@ -34,15 +34,19 @@ export function parsedState(text: string): TransferState | undefined {
   }
 }
 
-/** Where the transfer of a whole app into a folder, or from it, goes on. */
+/** The file of the state of a whole app's transfer into a folder, or from it. */
 export const folderStateOf = (folder: string, kind: 'export' | 'import'): string => join(folder, `.granary-${kind}`);
 
-/** What a command that was killed leaves is replaced by the next one. */
+/** The file that a command writes first; one that was killed leaves it, and the next one replaces it. */
 export const stagingOf = (file: string): string => `${file}.new`;
 
 /** Stores it: a reader sees the state of before or the new one. Throws the error of the file system. */
-export async function writeState(file: string, state: TransferState): Promise<void> {
-  await writeFile(stagingOf(file), `${JSON.stringify(state, null, 2)}\n`);
+export const writeState = (file: string, state: TransferState): Promise<void> =>
+  writeWhole(file, `${JSON.stringify(state, null, 2)}\n`);
+
+/** Writes a file at once; unlike `replaceFile` a command that is killed leaves one name only beside it. */
+export async function writeWhole(file: string, text: string): Promise<void> {
+  await writeFile(stagingOf(file), text);
   await rename(stagingOf(file), file);
 }
 
@@ -51,7 +55,7 @@ export async function removeState(file: string): Promise<void> {
   await rm(file, { force: true });
 }
 
-/** Why a transfer of another place does not go on here; undefined where it is of this one. */
+/** The reason why a transfer of another place does not go on here; undefined for one of this place. */
 export function otherPlace(state: TransferState, { url, app }: { url: string; app: string }): string | undefined {
   if (state.url === url && state.app === app) return undefined;
   return `it is of the app "${state.app}" at ${state.url}`;

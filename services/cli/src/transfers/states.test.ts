@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { link, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { resumingCommand } from './command-text.ts';
+import { resumingCommand } from '../session/resumption.ts';
 import { exportRequestOf } from './export-request.ts';
 import { importDefinitionOf, otherImport, type ImportState } from './import-request.ts';
 import { otherExport, PartFile, type ExportState } from './part-file.ts';
@@ -88,7 +88,7 @@ describe('a file that is made in parts', () => {
     const first = await PartFile.open(file, request, place, options);
     await first.add(Buffer.from('a\nb\n'), { bytes: 4, records: 2, after: { id: 'b' } }, 7);
     await first.close();
-    // What a command that was killed has written behind it.
+    // A command that was killed has written these behind it.
     await writeFile(`${file}.part`, 'a\nb\nc');
     const second = await PartFile.open(file, request, place, options);
     expect([second.position, second.height]).toEqual([{ bytes: 4, records: 2, after: { id: 'b' } }, 7]);

@@ -6,9 +6,9 @@ import { docComment, typeName } from './spelling.ts';
 const imported = ['Json', 'JsonObject', 'Stored'] as const;
 
 /**
- * A TypeScript file with the types of an app: an interface for `granary<…>(…)` of the client, which is named after the
- * app, and a type for the documents of each collection, the rows of each view and the records of each query. The same
- * document gives the same text.
+ * A TypeScript file with the types of an app: an interface for the client, which is named after the app, and a type for
+ * the documents of each collection, the rows of each view and the records of each query. The same document gives the
+ * same text.
  */
 export function emitTypes(appId: string, document: AppDocument): string {
   const names = new TypeNames();

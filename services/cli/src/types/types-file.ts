@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { App } from '@granary/client';
+import { apiPath } from '../session/paths.ts';
 import { parseExact } from '../exact-json.ts';
 import { Failure } from '../failure.ts';
 import { replaceFile } from '../replace-file.ts';
@@ -9,7 +10,7 @@ import { emitTypes } from './emit.ts';
 export const defaultFile = 'granary.gen.ts';
 
 /** The path of what an app offers to readers, as an OpenAPI document. */
-export const openapiPath = (app: App): string => `/api/apps/${encodeURIComponent(app.id)}/openapi.json`;
+export const openapiPath = (app: App): string => apiPath('apps', app.id, 'openapi.json');
 
 export interface AppTypesText {
   text: string;
