@@ -13,7 +13,7 @@ import {
 export interface Condition {
   /** The field: its name, or a path with dots. */
   path: string;
-  /** As docs/api.md names it. */
+  /** As docs/guide/queries.md names it. */
   operator: string;
   /** JSON. */
   operand: string;

@@ -21,8 +21,8 @@ const healthSchema = z
     examples: [
       {
         status: 'healthy',
-        version: '0.1.0',
-        checks: { gateway: { status: 'healthy', latency_ms: 0, version: '0.1.0' } },
+        version: '0.2.0',
+        checks: { gateway: { status: 'healthy', latency_ms: 0, version: '0.2.0' } },
       },
     ],
   });
@@ -134,7 +134,7 @@ export const healthRoutes = [
             .describe('Where the documentation is'),
         }),
         headers: { Link: 'The same links' },
-        example: { status: 'ok', version: '0.1.0', name: 'granary', links },
+        example: { status: 'ok', version: '0.2.0', name: 'granary', links },
       },
     },
     handle: () => Promise.resolve(json(200, { status: 'ok', version, name: 'granary', links }, { Link: linkHeader })),
@@ -198,7 +198,7 @@ export const healthRoutes = [
           version: z.string().describe('Version of the service'),
           features: z.array(z.string()).describe('Names of what is implemented'),
         }),
-        example: { status: 'ok', version: '0.1.0', features: ['collections', 'documents'] },
+        example: { status: 'ok', version: '0.2.0', features: ['collections', 'documents'] },
       },
     },
     handle: () => Promise.resolve(json(200, { status: 'ok', version, features })),

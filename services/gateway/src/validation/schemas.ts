@@ -94,7 +94,7 @@ export const findSchema = objectSchema.describe(
     'conjunction; `and`, `or` and `not` take lists of filters. Dotted names reach nested fields. `$regex` takes an ' +
     'expression in RE2 syntax. ' +
     '`"alias": {"resolve": {"find": {"id": "$data.field"}, "select": ["name"]}, "model": "collection", "many": false}` ' +
-    'joins records of another collection. See docs/api.md',
+    'joins records of another collection. See docs/guide/queries.md',
 );
 
 /** `select` of a query. */

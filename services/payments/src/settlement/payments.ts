@@ -33,7 +33,7 @@ import type { Settler } from './settler';
 const answerBytesMax = 1_048_576;
 /**
  * How long an upfront payment can be repeated after its work was begun. For a day, its ticket keeps a repetition
- * from doing the work twice (docs/api.md, Idempotency-Key); this is an hour less.
+ * from doing the work twice (docs/guide/documents.md, Idempotency-Key); this is an hour less.
  */
 const usableMs = 23 * 3_600_000;
 
