@@ -2,7 +2,7 @@ import { withPlayMoney } from '@granary/local/start/play-money';
 import { describeWith, pythonForTests } from '@granary/testing/stack';
 import { newApp, type Granary } from '../support/granary';
 import { startGranary } from '../support/own-granary';
-import { runPage } from './guide-page';
+import { readPage, runPage } from './guide-page';
 
 const playMoney = { X402_PAY_TO: String(withPlayMoney({})['X402_PAY_TO']) };
 
@@ -10,20 +10,23 @@ const playMoney = { X402_PAY_TO: String(withPlayMoney({})['X402_PAY_TO']) };
 let granary: Granary;
 afterEach(() => granary?.stop());
 
-test('the examples of api.md, payouts.md and prices.md run in their order, and are answered as the pages show', async () => {
+test('the examples of the guide, payouts.md and prices.md run in their order, and are answered as the pages show', async () => {
   granary = await startGranary('direct');
   const { key } = await newApp(granary, 'demo');
-  const pages = {
-    'money/payouts.md': { commands: 5, answers: 2, refused: [] },
-    'api.md': { commands: 31, answers: 3, refused: [] },
-    'money/prices.md': { commands: 13, answers: 1, refused: ['402', '402'] },
-  };
-  for (const [page, { commands, answers, refused }] of Object.entries(pages)) {
+  const list = await readPage('guide/README.md');
+  // `](../…)` are pages with examples of their own.
+  const guide = [...list.matchAll(/\]\(([a-z-]+\.md)\)/g)].map(([, name]) => `guide/${name!}`);
+  const counts = { commands: 0, answers: 0 };
+  for (const page of ['money/payouts.md', ...guide, 'money/prices.md']) {
     const { statuses, shown } = await runPage(granary, page, key);
-    expect(statuses.length).toBeGreaterThanOrEqual(commands);
-    expect(statuses.map((line) => line.slice(0, 3)).filter((status) => !status.startsWith('2'))).toEqual(refused);
-    expect(shown).toBeGreaterThanOrEqual(answers);
+    const refused = statuses.map((line) => line.slice(0, 3)).filter((status) => !status.startsWith('2'));
+    expect({ page, refused }).toEqual({ page, refused: page === 'money/prices.md' ? ['402', '402'] : [] });
+    counts.commands += statuses.length;
+    counts.answers += shown;
   }
+  expect(guide.length).toBeGreaterThanOrEqual(13);
+  expect(counts.commands).toBeGreaterThanOrEqual(85);
+  expect(counts.answers).toBeGreaterThanOrEqual(6);
 });
 
 test('the examples of feed.md run in their order, and are answered as the page shows', async () => {
