@@ -59,8 +59,8 @@ export async function prepareReleaseBefore(say: (line: string) => void, signal?:
 
 /** The arguments of Node with which a release installs and builds itself. */
 async function stagingArguments(folder: string): Promise<string[]> {
-  const script = path.join(folder, 'scripts/release.mjs');
+  const script = path.join(folder, 'scripts/stage-release.mjs');
   if (await exists(script)) return [script];
-  // The releases up to 21eea47 have no such script.
+  // 0.1.0, which is 21eea47, has no such script.
   return ['--input-type=module', '--eval', `import { prepare } from './scripts/launch.mjs'; await prepare();`];
 }
