@@ -1,10 +1,11 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { messageOf } from './errors.mjs';
 import { prepare } from './launch.mjs';
+import { withFolder } from './temporary-folder.mjs';
 
 const usage = `Builds the image of all services, without Docker, a registry or a daemon: an archive that \`docker load\`,
 \`podman load\` and \`ctr images import\` take. The same checkout gives the same bytes on the same machine. Needs Linux, GNU tar
@@ -27,23 +28,28 @@ export const runConfig = (userId) => ({
  * Builds the image of a built checkout, which may be of another release: its own program says which files are in it.
  * Returns the digest and the size of the image, see `writeImage`.
  * @param {string} root
- * @param {{ output: string, reference: string }} image the file to write, and its name with a tag
+ * @param {{ output: string, reference: string, list?: string }} image the file to write, the name of the image with a
+ * tag, and a file for a copy of the list of packages that is in it
  */
-export async function buildImage(root, { output, reference }) {
+export async function buildImage(root, { output, reference, list }) {
   const { stageApplication } = await import(pathToFileURL(path.join(root, 'scripts/image/application.mjs')).href);
   const { stageRuntime, userId } = await import('./image/runtime.mjs');
   const { writeImage } = await import('./image/archive.mjs');
-  const work = mkdtempSync(path.join(os.tmpdir(), 'granary-image-'));
-  try {
+  return withFolder(path.join(os.tmpdir(), 'granary-image-'), async (work) => {
     const [system, application] = [path.join(work, 'system'), path.join(work, 'application')];
     mkdirSync(system);
     const runtime = await stageRuntime(system);
     await stageApplication(root, path.join(application, 'app'), runtime);
+    if (list !== undefined) copyFileSync(path.join(application, 'app/sbom.spdx.json'), list);
     const layers = [system, application];
-    return await writeImage(output, { reference, config: runConfig(userId), layers, work });
-  } finally {
-    rmSync(work, { recursive: true, force: true });
-  }
+    return writeImage(output, { reference, config: runConfig(userId), layers, work });
+  });
+}
+
+/** Throws a sentence where `buildImage` cannot work. */
+export function checkPlatform() {
+  if (process.platform !== 'linux')
+    throw new Error('Images can be built on Linux only; elsewhere use deploy/image/Dockerfile.');
 }
 
 async function main() {
@@ -51,8 +57,7 @@ async function main() {
     options: { output: { type: 'string' }, name: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
   });
   if (values.help) return void console.log(usage);
-  if (process.platform !== 'linux')
-    throw new Error('Images can be built on Linux only; elsewhere use deploy/image/Dockerfile.');
+  checkPlatform();
   const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
   const here = process.env.INIT_CWD ?? process.cwd();
   await prepare('services/operator');

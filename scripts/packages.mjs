@@ -1,12 +1,23 @@
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runChild } from './child.mjs';
 import { messageOf } from './errors.mjs';
+import { listPackages, npmPiece } from './image/packages.mjs';
 import { npm } from './npm.mjs';
+import { withFolder } from './temporary-folder.mjs';
 import { transpile } from './transpile.mjs';
 
-/** @typedef {{ name: string, version: string, files: string[], dependencies?: Record<string, string> }} Manifest */
+/**
+ * @import { LockedPackages } from './install.mjs'
+ *
+ * @typedef {object} Manifest What a package.json says.
+ * @property {string} name
+ * @property {string} version
+ * @property {string} license
+ * @property {string[]} files
+ * @property {Record<string, string>} [dependencies]
+ */
 
 const root = path.dirname(import.meta.dirname);
 /** The workspaces that others install. */
@@ -14,36 +25,64 @@ const packages = ['client', 'cli'];
 
 /**
  * Packs a workspace into a folder, as it is published, together with the packages that it depends on: it is installed
- * without a registry. Returns its file. @param {string} name @param {string} destination
+ * without a registry. The same checkout gives the same bytes with the same npm. Returns its file.
+ * @param {string} name @param {string} destination
  */
 export async function packPackage(name, destination) {
   const workspace = `services/${name}`;
   await transpile(root, () => {}, workspace);
-  const staging = mkdtempSync(path.join(root, `node_modules/.granary-${name}-`));
-  try {
+  return withFolder(path.join(root, `node_modules/.granary-${name}-`), async (staging) => {
     const manifest = copyWorkspace(workspace, staging);
     cpSync(path.join(root, 'LICENSE'), path.join(staging, 'LICENSE'));
     if (manifest.files.some((pattern) => pattern.endsWith('.d.ts'))) await writeTypes(workspace, staging);
     const dependencies = Object.keys(manifest.dependencies ?? {});
     for (const each of dependencies) {
       const target = path.join(staging, 'node_modules', each);
-      if (each.startsWith('@granary/')) copyWorkspace(each.replace('@granary', 'services'), target);
+      if (isWorkspace(each)) copyWorkspace(each.replace('@granary', 'services'), target);
       else cpSync(path.join(root, 'node_modules', each), target, { recursive: true });
     }
     if (dependencies.length > 0) {
       const bundled = { ...manifest, bundleDependencies: dependencies };
       writeFileSync(path.join(staging, 'package.json'), `${JSON.stringify(bundled, null, 2)}\n`);
     }
+    // npm keeps the modes of the files, which are those of the checkout and its installation.
+    for (const entry of readdirSync(staging, { recursive: true, withFileTypes: true }))
+      if (entry.isFile()) chmodSync(path.join(entry.parentPath, entry.name), 0o644);
     await npm(staging, ['pack', '--pack-destination', destination]);
     return path.join(destination, `${manifest.name.replace('@', '').replace('/', '-')}-${manifest.version}.tgz`);
-  } finally {
-    rmSync(staging, { recursive: true, force: true });
-  }
+  });
 }
 
+/** Lists what is in the package of a workspace, as `listPackages` does. @param {string} name */
+export function listPackage(name) {
+  const manifest = readManifest(`services/${name}`);
+  /** @type {{ packages: LockedPackages }} */
+  const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8'));
+  const dependencies = Object.keys(manifest.dependencies ?? {});
+  const places = dependencies.filter((each) => !isWorkspace(each)).map((each) => `node_modules/${each}`);
+  const workspaces = dependencies.filter(isWorkspace).map((each) => each.replace('@granary', 'services'));
+  return listPackages(
+    Object.fromEntries(
+      places.map((place) => {
+        const locked = packages[place];
+        if (!locked) throw new Error(`package-lock.json lacks ${place}`);
+        return [place, locked];
+      }),
+    ),
+    npmPiece(manifest),
+    workspaces.map((workspace) => npmPiece(readManifest(workspace))),
+  );
+}
+
+/** @param {string} dependency */
+const isWorkspace = (dependency) => dependency.startsWith('@granary/');
+
+/** @param {string} workspace @returns {Manifest} */
+const readManifest = (workspace) => JSON.parse(readFileSync(path.join(root, workspace, 'package.json'), 'utf8'));
+
 /**
- * Copies the programs of a workspace without what its build notes in them. Returns its package.json.
- * @param {string} workspace @param {string} target @returns {Manifest}
+ * Copies the programs of a workspace without what its build notes in them. Returns what its package.json says.
+ * @param {string} workspace @param {string} target
  */
 function copyWorkspace(workspace, target) {
   const dist = path.join(root, workspace, 'dist');
@@ -54,9 +93,8 @@ function copyWorkspace(workspace, target) {
     const text = readFileSync(path.join(dist, file), 'utf8');
     writeFileSync(copy, text.replace(/^\/\/# (granarySource|sourceMappingURL)=.*\n/gm, ''));
   }
-  const manifest = readFileSync(path.join(root, workspace, 'package.json'), 'utf8');
-  writeFileSync(path.join(target, 'package.json'), manifest);
-  return JSON.parse(manifest);
+  cpSync(path.join(root, workspace, 'package.json'), path.join(target, 'package.json'));
+  return readManifest(workspace);
 }
 
 /** @param {string} workspace @param {string} staging */

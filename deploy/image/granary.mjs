@@ -23,6 +23,9 @@ const tools = {
 
 const usage = `granary <service> [migrate] | <tool> [options]
 
+This is the program inside the image, which runs Granary. Users of the API have another one of the same name: the command
+line that the npm package \`granary\` installs.
+
 Services: ${services.join(', ')}. With \`migrate\` the schema of its database is made or renewed, and the program ends.
 
 Tools:

@@ -24,8 +24,10 @@ const unread = /\.(d\.[cm]?ts|[cm]?ts|map|md|markdown|flow|tsbuildinfo)$|^\.pack
  */
 export async function stageApplication(root, target, others = []) {
   await installPackages(root, target);
-  const granary = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
-  const list = listPackages(path.join(target, 'node_modules/.package-lock.json'), granary, others);
+  const { name: granary, version, license } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
+  const { packages } = JSON.parse(readFileSync(path.join(target, 'node_modules/.package-lock.json'), 'utf8'));
+  const image = { name: granary, version, license, purl: `pkg:generic/${granary}@${version}` };
+  const list = listPackages(packages, image, others);
   removeUnread(path.join(target, 'node_modules'));
   for (const name of [...services, 'shared']) {
     const [from, to] = [path.join(root, 'services', name), path.join(target, 'services', name)];

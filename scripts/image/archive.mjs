@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
-import { createReadStream, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createReadStream, mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { runChild } from '../child.mjs';
+import { withFolder } from '../temporary-folder.mjs';
 
 /**
  * @typedef {{ mediaType: string, digest: string, size: number }} Descriptor How an image names one of its blobs.
@@ -20,7 +21,7 @@ const mediaType = (name) => `application/vnd.oci.image.${name}.v1+json`;
  * Archives a folder so that the same files give the same bytes: sorted, of root, without times. GNU tar.
  * @param {string} folder @param {string} file @param {string[]} [entries]
  */
-async function tar(folder, file, entries = ['.']) {
+export async function tar(folder, file, entries = ['.']) {
   const fixed = [
     '--format=gnu',
     '--sort=name',
@@ -34,8 +35,8 @@ async function tar(folder, file, entries = ['.']) {
   if (code !== 0) throw new Error(`tar of ${folder} failed: ${output}`);
 }
 
-/** @param {string} file */
-async function digestOf(file) {
+/** The SHA-256 of a file in hexadecimal. @param {string} file */
+export async function digestOf(file) {
   const hash = createHash('sha256');
   await pipeline(createReadStream(file), hash);
   return hash.digest('hex');
@@ -97,12 +98,9 @@ export async function writeImage(file, { reference, config, layers, work }) {
 
 /** The same of the files of one folder. @param {string} file @param {Image & { folder: string }} image */
 export async function writeFolderImage(file, { reference, config, folder }) {
-  const work = mkdtempSync(path.join(os.tmpdir(), 'granary-image-'));
-  try {
-    return await writeImage(file, { reference, config, layers: [folder], work });
-  } finally {
-    rmSync(work, { recursive: true, force: true });
-  }
+  return withFolder(path.join(os.tmpdir(), 'granary-image-'), (work) =>
+    writeImage(file, { reference, config, layers: [folder], work }),
+  );
 }
 
 // deploy/kube/build.sh calls it with a file, a name, the path of the program and a folder.
