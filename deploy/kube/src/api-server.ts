@@ -107,7 +107,7 @@ export async function proveOnApiServer(
     say('compiling Kubernetes; the first time that takes minutes');
     await server.start(await choosePorts(3));
     const proof = { cluster: server, chart: path.join(root, 'charts/granary') };
-    const files = await withinLimit(signal, () => applyValuesFiles(proof, { definitions, directory }));
+    const files = await withinLimit(signal, () => applyValuesFiles(proof, { root, definitions, directory }));
     say(`values files on an API server alone: passed; ${files}`);
     return { passed: 1, failed: 0 };
   } catch (error) {

@@ -18,6 +18,17 @@ interface ImageProgram {
   buildImage(root: string, target: { output: string; reference: string }): Promise<WrittenImage>;
 }
 
+/** A written release: paths in its folder, the name of its image with the tag, and the digest of that. */
+export interface WrittenRelease {
+  files: { imageArchive: string; chart: string; minimalValues: string };
+  reference: string;
+  digest: string;
+}
+
+interface ReleaseProgram {
+  writeRelease(root: string, target: { output: string }): Promise<WrittenRelease>;
+}
+
 interface ArchiveProgram {
   writeFolderImage(
     file: string,
@@ -35,6 +46,12 @@ const load = (file: string): Promise<unknown> => import(pathToFileURL(path.join(
 export async function buildImage(root: string, target: { output: string; reference: string }): Promise<WrittenImage> {
   const program = (await load('image.mjs')) as ImageProgram;
   return program.buildImage(root, target);
+}
+
+/** Writes the release of a built checkout into a new folder, as `npm run release` does. */
+export async function writeRelease(root: string, target: { output: string }): Promise<WrittenRelease> {
+  const program = (await load('release.mjs')) as ReleaseProgram;
+  return program.writeRelease(root, target);
 }
 
 /** Writes an image with one layer, the files of a folder, to an archive. */

@@ -1,9 +1,8 @@
 import { prepareReleaseBefore } from '@granary/stack/tools/release-before';
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { postgresService } from './backends/backends';
 import { hostAddress } from './cluster/cluster';
-import { buildImage } from './image-programs';
+import { buildImage, writeRelease } from './image-programs';
 import type { Release } from './proof/proof';
 import type { Say } from './say';
 
@@ -45,46 +44,58 @@ export async function findReleaseBefore(say: Say): Promise<string | undefined> {
   }
 }
 
-/** Builds the images of this release and of the one before, whose folder is `before`. */
+/**
+ * Writes this release as it is published, and builds the image of the one before, whose folder is `before`: it is
+ * installed with the chart in its sources, because 0.1.0 was not published.
+ */
 export async function buildReleases(
   root: string,
   before: string | undefined,
   options: BuildOptions,
 ): Promise<Releases> {
-  const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string };
   const [release, releaseBefore] = await Promise.all([
-    buildRelease(root, version, options),
-    buildRelease(before ?? root, 'before', options),
+    publishRelease(root, options),
+    buildReleaseBefore(before ?? root, options),
   ]);
-  return { release, releaseBefore: { ...releaseBefore, values: [...releaseBefore.values, ...valuesBefore] } };
+  return { release, releaseBefore };
 }
 
-async function buildRelease(
+async function publishRelease(root: string, { components, directory, say }: BuildOptions): Promise<BuiltRelease> {
+  const folder = path.join(directory, 'release');
+  const { files, reference, digest } = await writeRelease(root, { output: folder });
+  say(`release: ${reference}, ${digest}`);
+  const inFolder = (file: string): string => path.join(folder, file);
+  // The chart pulls the image of its release.
+  const values = valuesOf(inFolder(files.minimalValues), components);
+  return { chart: inFolder(files.chart), values, image: reference, archive: inFolder(files.imageArchive) };
+}
+
+async function buildReleaseBefore(
   sources: string,
-  tag: string,
   { components, directory, say }: BuildOptions,
 ): Promise<BuiltRelease> {
+  const tag = 'before';
   const archive = path.join(directory, `image-${tag}.tar`);
   const image = `registry.local/granary/granary:${tag}`;
   const { digest, bytes } = await buildImage(sources, { output: archive, reference: image });
   say(`image ${tag}: ${digest}, ${(bytes / 1e6).toFixed(0)} MB`);
   const chart = path.join(sources, 'charts/granary');
-  return { chart, values: valuesOf(chart, tag, components), image, archive };
+  const values = valuesOf(path.join(chart, 'ci/minimal-values.yaml'), components);
+  return { chart, values: [...values, '--set', `image.tag=${tag}`, ...valuesBefore], image, archive };
 }
 
 /** Requests of resources are small, so that two copies and those of a rollout fit on one small machine. */
-function valuesOf(chart: string, tag: string, components: readonly string[]): string[] {
+function valuesOf(file: string, components: readonly string[]): string[] {
   const requests = components.flatMap((name) => [
     [`components.${name}.resources.requests.cpu`, '80m'],
     [`components.${name}.resources.requests.memory`, '96Mi'],
   ]);
   const settings = [
-    ['image.tag', tag],
     ['postgres.host', postgresService],
     ['postgres.tls.mode', 'disable'],
     ['objectStorage.endpoint', `http://${hostAddress}:9000`],
     ...requests,
   ];
   const flags = settings.flatMap(([name, value]) => ['--set', `${name}=${value}`]);
-  return ['-f', path.join(chart, 'ci/minimal-values.yaml'), ...flags];
+  return ['-f', file, ...flags];
 }

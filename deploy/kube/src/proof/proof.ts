@@ -29,7 +29,7 @@ const tailMs = 5_000;
 /** The limit of rounds: a change that has met too few requests after so many of them never meets enough. */
 const roundsMax = 20;
 
-/** A release that can be installed: the folder of its chart, and the flags of Helm with its values. */
+/** A release that can be installed: the folder or the archive of its chart, and the flags of Helm with its values. */
 export interface Release {
   chart: string;
   values: readonly string[];

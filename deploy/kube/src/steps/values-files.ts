@@ -10,12 +10,12 @@ type Judge = Pick<Cluster, 'run' | 'helmFile'>;
 
 /**
  * Has the API server judge every values file of the chart: by schemas, defaults, admission, and PodSecurity
- * `restricted`, for which a violating template is a warning and a violating pod an error. `definitions` is the folder
- * with the CRDs.
+ * `restricted`, for which a violating template is a warning and a violating pod an error. `root` is the checkout, and
+ * `definitions` the folder with the CRDs.
  */
 export async function applyValuesFiles(
   { cluster, chart }: { cluster: Judge; chart: string },
-  { definitions, directory }: { definitions: string; directory: string },
+  { root, definitions, directory }: { root: string; definitions: string; directory: string },
 ): Promise<string> {
   const kubectl = (...args: string[]): Promise<string> => cluster.run('kubectl', '--namespace', namespace, ...args);
   for (const name of definitionsIn(definitions))
@@ -24,9 +24,10 @@ export async function applyValuesFiles(
   await kubectl('create', 'namespace', namespace);
   const levels = ['enforce', 'warn'].map((mode) => `pod-security.kubernetes.io/${mode}=restricted`);
   await kubectl('label', 'namespace', namespace, ...levels);
-  const files = readdirSync(path.join(chart, 'ci'));
+  const folder = path.join(root, 'charts/granary/ci');
+  const files = readdirSync(folder);
   for (const name of files) {
-    const values = path.join(chart, 'ci', name);
+    const values = path.join(folder, name);
     const rendered = await cluster.run(
       cluster.helmFile,
       ...['template', 'granary', chart, '--namespace', namespace, '-f', values],
