@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 
 /** @type {Set<string>} */
 const folders = new Set();
+const dayMs = 86_400_000;
 const signals = /** @type {const} */ (['SIGINT', 'SIGTERM']);
 
 /**
@@ -14,9 +15,13 @@ export async function withFolder(prefix, use) {
   const folder = mkdtempSync(prefix);
   if (folders.size === 0) for (const signal of signals) process.on(signal, endBySignal);
   folders.add(folder);
+  // A listener for signals does not keep Node running: it would end between a child that a signal has ended and that
+  // signal.
+  const alive = setInterval(() => {}, dayMs);
   try {
     return await use(folder);
   } finally {
+    clearInterval(alive);
     remove(folder);
     if (folders.size === 0) for (const signal of signals) process.off(signal, endBySignal);
   }
