@@ -80,6 +80,12 @@ export class View<R extends object, V extends object> {
   }
 }
 
+/** What `rows` of a predefined query takes: its parameters may only be left out where none of them is required. */
+type RowsArguments<P extends object> =
+  Record<never, never> extends P
+    ? [parameters?: P, options?: CallOptions & { version?: string }]
+    : [parameters: P, options?: CallOptions & { version?: string }];
+
 /** A predefined query, whose records are of the type `R`. */
 export class PredefinedQuery<R extends object, P extends object> {
   readonly name: string;
@@ -94,10 +100,7 @@ export class PredefinedQuery<R extends object, P extends object> {
    * Its records for these parameters; of the newest version of the query if nothing else is said. Their order, their
    * fields and their number are those of the query.
    */
-  rows(
-    parameters: Partial<P> = {},
-    { version, ...options }: CallOptions & { version?: string } = {},
-  ): Omit<Records<R>, 'sort' | 'select'> {
+  rows(...[parameters = {} as P, { version, ...options } = {}]: RowsArguments<P>): Omit<Records<R>, 'sort' | 'select'> {
     const path = `/api/queries/${pathSegment(this.context.appId)}/${pathSegment(this.name)}/data`;
     return new Records(
       (_, { cursor, limit, count, signal, timeoutMs }) => {

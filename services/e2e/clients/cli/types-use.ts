@@ -85,12 +85,18 @@ export async function records(app: App<Library>): Promise<void> {
   is<Json | undefined>().of(some?.misspelt);
   is<string | undefined>().of(some?.title);
 
+  app.query('books_since').rows({ year: 1800 });
+
   // @ts-expect-error There is no such query.
   app.query('books_until');
   // @ts-expect-error A year is a number.
   app.query('books_since').rows({ year: '1800' });
   // @ts-expect-error The query has no such parameter.
-  app.query('books_since').rows({ since: 1800 });
+  app.query('books_since').rows({ year: 1800, since: 1800 });
+  // @ts-expect-error The year is required.
+  app.query('books_since').rows();
+  // @ts-expect-error The year is required.
+  app.query('books_since').rows({ languages: 'en,fr' });
   // @ts-expect-error The records do not have what the query does not select.
   is<boolean | undefined>().of(some?.sold);
 }
