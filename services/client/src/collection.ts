@@ -52,6 +52,13 @@ export interface FindOptions extends CallOptions {
 /** Members of a definition, such as a schema, access or prices; `/docs` describes each. */
 export type Definition = Record<string, unknown>;
 
+/** An index over `field_name`, or over the `fields` of a composite one. */
+export interface IndexDefinition extends Definition {
+  name: string;
+  index_type:
+    'btree' | 'hash' | 'fulltext' | 'composite' | 'price' | 'encrypted' | 'string' | 'number' | 'boolean' | 'date';
+}
+
 /** A collection of documents, which are of the type `D` besides their `id`. */
 export class Collection<D extends object> {
   readonly name: string;
@@ -203,9 +210,14 @@ export class Collection<D extends object> {
     await this.context.transport.json({ ...options, method: 'DELETE', path: this.path(), json });
   }
 
-  /** Makes an index; where documents are there it is built, and `ticket_id` names the task. */
-  async createIndex(definition: Definition, options: WriteOptions = {}): Promise<Definition & { ticket_id?: string }> {
-    return this.context.transport.json({ ...options, method: 'POST', path: this.path('indexes'), json: definition });
+  /** Makes an index of any type; where many documents are there it is built, and `ticket_id` names the task. */
+  async createIndex(
+    definition: IndexDefinition,
+    options: WriteOptions = {},
+  ): Promise<Definition & { ticket_id?: string }> {
+    const path = appPath(this.context, 'indexes');
+    const json = { ...definition, collection: this.name };
+    return this.context.transport.json({ ...options, method: 'POST', path, json });
   }
 
   private get root(): string {

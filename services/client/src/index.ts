@@ -5,6 +5,7 @@ export {
   type ConditionalOptions,
   type Definition,
   type FindOptions,
+  type IndexDefinition,
   type PatchOptions,
   type PutOptions,
   type StoredBatch,

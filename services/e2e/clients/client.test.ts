@@ -27,7 +27,7 @@ interface CheckResult {
   code?: string;
 }
 
-const checkCount = 15;
+const checkCount = 16;
 const largestBytes = 12 * 1_024;
 
 let granary: Granary;

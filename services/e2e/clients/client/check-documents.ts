@@ -1,4 +1,4 @@
-import { exactNumber, granary, type GranaryError } from '@granary/client';
+import { exactNumber, granary, type GranaryError, type IndexDefinition } from '@granary/client';
 import { equal, open, refused, shelf, take, withShelf, type Library, type Target } from './check-support.js';
 
 /** Checks of calls that have one answer. */
@@ -108,6 +108,38 @@ export const documentChecks: Record<string, (target: Target) => Promise<void>> =
     await refused('UNAUTHENTICATED', () => everybody.put(shelf[0]!));
     await app.collection('books').change({ access_policy: { read: 'private' } });
     await refused('UNAUTHENTICATED', () => everybody.find().toArray());
+  },
+
+  'an index has the type, the fields and the options of its definition': async (target) => {
+    const app = await withShelf(target);
+    const books = app.collection('books');
+    const make = async (definition: IndexDefinition) => {
+      const { name, collection, field_name, fields, index_type, unique } = await books.createIndex(definition);
+      return [name, collection, fields ?? field_name, index_type, unique];
+    };
+    equal(await make({ name: 'year', field_name: 'year', index_type: 'number', options: { unique: true } }), [
+      'year',
+      'books',
+      'year',
+      'number',
+      true,
+    ]);
+    equal(await make({ name: 'words', field_name: 'title', index_type: 'fulltext' }), [
+      'words',
+      'books',
+      'title',
+      'fulltext',
+      false,
+    ]);
+    equal(await make({ name: 'both', fields: ['title', 'year'], index_type: 'composite' }), [
+      'both',
+      'books',
+      ['title', 'year'],
+      'composite',
+      false,
+    ]);
+    equal((await books.find({ title: { $search: 'emma' } }).first())?.id, 'b1');
+    await refused('UNIQUE_VIOLATION', () => books.put({ id: 'b4', title: 'Persuasion', year: 1815 }));
   },
 
   'views and predefined queries have rows': async (target) => {

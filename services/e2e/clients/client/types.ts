@@ -23,7 +23,11 @@ interface Book {
 interface Library {
   collections: { books: { document: Book } };
   views: { per_year: { row: { year: number; books: number }; variables: { from: number } } };
-  queries: { since: { row: { id: string; title: string }; parameters: { year: number } } };
+  queries: {
+    since: { row: { id: string; title: string }; parameters: { year: number; shelf?: string } };
+    shelved: { row: { id: string }; parameters: { shelf?: string } };
+    all: { row: { id: string }; parameters: Record<string, never> };
+  };
 }
 
 /** Compiles only for a type that is exactly the other. */
@@ -47,6 +51,12 @@ export async function known(app: App<Library>): Promise<void> {
   is<Stored<Book> | undefined>().of(books.follow().get('b1'));
   is<number | undefined>().of((await app.view('per_year').rows({ from: 1800 }).first())?.books);
   is<string | undefined>().of((await app.query('since').rows({ year: 1800 }).first())?.title);
+
+  app.query('since').rows({ year: 1800, shelf: 'A' }, { version: '2' });
+  is<string | undefined>().of((await app.query('shelved').rows().first())?.id);
+  is<string | undefined>().of((await app.query('shelved').rows({ shelf: 'A' }).first())?.id);
+  is<string | undefined>().of((await app.query('all').rows({}, { version: '1' }).first())?.id);
+  is<string | undefined>().of((await app.query('all').rows().first())?.id);
 
   // @ts-expect-error There is no such collection.
   app.collection('bocks');
@@ -78,14 +88,29 @@ export async function known(app: App<Library>): Promise<void> {
   app.view('per_year').rows({ form: 1800 });
   // @ts-expect-error A parameter is a number.
   app.query('since').rows({ year: '1800' });
+  // @ts-expect-error The year is required.
+  app.query('since').rows();
+  // @ts-expect-error The year is required.
+  app.query('since').rows({ shelf: 'A' });
+  // @ts-expect-error The query has no such parameter.
+  app.query('shelved').rows({ shelve: 'A' });
+  // @ts-expect-error The query has no parameters.
+  app.query('all').rows({ year: 1800 });
   // @ts-expect-error The order of a predefined query is its own.
   app.query('since').rows({ year: 1800 }).sort('title');
+  await books.createIndex({ name: 'year', field_name: 'year', index_type: 'number' });
+  // @ts-expect-error An index has a name.
+  await books.createIndex({ field_name: 'year', index_type: 'number' });
+  // @ts-expect-error There is no such type of index.
+  await books.createIndex({ name: 'year', field_name: 'year', index_type: 'numeric' });
   // @ts-expect-error A map that is followed is read only.
   books.follow().set('b1', undefined);
 }
 
 export async function unknown(app: App): Promise<void> {
   const things = app.collection('anything');
+  app.query('any').rows();
+  app.query('any').rows({ year: 1800 });
   things.find({ whatever: { gte: 1 }, or: [{ other: true }] }).sort('-whatever');
   is<string | undefined>().of((await things.get('t1'))?.id);
   await things.put({ id: 't1', some: { deep: ['value', 1, null] } });
