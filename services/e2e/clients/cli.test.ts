@@ -57,22 +57,40 @@ describe('profiles', () => {
     home = { XDG_CONFIG_HOME: join(cli.folder, `config-${Math.random()}`) };
   });
   const flags = () => ['--url', granary.url, '--app', app.appId];
-  const profileFile = () => join(home['XDG_CONFIG_HOME']!, 'granary/profiles.json');
+  const folder = () => join(home['XDG_CONFIG_HOME']!, 'granary');
+  const profileFile = async () => {
+    const [name, ...others] = await readdir(folder());
+    expect(others).toEqual([]);
+    return join(folder(), name!);
+  };
 
   test('a key is stored for its owner alone, and used', async () => {
     expect(await cli.run([...login, ...flags()], { env: home, input: `${app.key}\n` })).toMatchObject({ code: 0 });
-    expect((await stat(profileFile())).mode & 0o777).toBe(0o600);
+    expect((await stat(await profileFile())).mode & 0o777).toBe(0o600);
     expect(await cli.run(['collections', 'list', '--json'], { env: home })).toMatchObject({ code: 0, stdout: '[]\n' });
     const listed = await cli.run(['profiles'], { env: home });
     expect(listed.stdout).toContain(`work\t*\t${granary.url}\t${app.appId}\t…${app.key.slice(-4)}`);
     expect(await cli.run(['logout', '--profile', 'work'], { env: home })).toMatchObject({ code: 0 });
-    expect(await readFile(profileFile(), 'utf8')).not.toContain(app.key);
+    expect(await readFile(await profileFile(), 'utf8')).not.toContain(app.key);
+  });
+
+  test('of logins at the same time none is lost', async () => {
+    const names = Array.from({ length: 20 }, (_, number) => `p${number}`);
+    const logins = await Promise.all(
+      names.map((name) =>
+        cli.run(['login', '--profile', name, '--key-stdin', ...flags()], { env: home, input: app.key }),
+      ),
+    );
+    expect(logins.filter(({ code }) => code !== 0)).toEqual([]);
+    const { stdout } = await cli.run(['profiles', '--json'], { env: home });
+    const stored = (JSON.parse(stdout) as Array<{ name: string; app_key: string }>).map(({ name }) => name);
+    expect(stored.sort()).toEqual(names.sort());
   });
 
   test('a key that the service does not know is not stored', async () => {
     const refused = await cli.run([...login, ...flags()], { env: home, input: 'app_wrong' });
     expect(refused).toMatchObject({ code: 3, stdout: '' });
-    await expect(stat(profileFile())).rejects.toThrow('ENOENT');
+    await expect(readdir(folder())).rejects.toThrow('ENOENT');
   });
 
   test('the key of a profile goes to its service and its app only', async () => {
@@ -111,7 +129,7 @@ describe('profiles', () => {
   test('Ctrl-C at a question ends it, and stores nothing', async () => {
     const shown = await cli.runInTerminal(['login'], { env: home }, { answers: [['URL of the service', '\u0003']] });
     expect(shown).toMatchObject({ code: 130 });
-    await expect(stat(profileFile())).rejects.toThrow('ENOENT');
+    await expect(readdir(folder())).rejects.toThrow('ENOENT');
   });
 });
 

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { exitCodes, Failure, isGranaryError, UsageError } from '../failure.ts';
-import { changeProfiles, profilePath, readProfiles, type Profile, type Profiles } from '../profiles/profile-file.ts';
+import { changeProfiles, profileFolder, readProfiles, type Profile, type Profiles } from '../profiles/profile-file.ts';
 import { checkedUrl, defaultUrl, isKey, type Target } from '../profiles/target.ts';
 import { connectApp, connectOperator } from '../session/connect.ts';
 import { action, type GlobalOptions, type Invocation } from '../session/invocation.ts';
@@ -45,10 +45,7 @@ async function login(call: Invocation<LoginOptions>): Promise<void> {
   const url = checkedUrl(
     options.url ?? (env['GRANARY_URL'] || (await ask('URL of the service', before.url ?? defaultUrl)) || defaultUrl),
   );
-  if (before.url !== undefined && before.url !== url && (before.appKey ?? before.operatorKey) !== undefined) {
-    const nextStep = `Name another one by --profile, or forget it by \`granary logout --profile ${name}\`.`;
-    throw new UsageError(`The profile "${name}" has keys of ${before.url}`, nextStep);
-  }
+  assertSameService(name, before, url);
   const namedApp = options.app ?? (env['GRANARY_APP'] || undefined);
   // The operator's key is stored beside an app whose key is there.
   const app = options.operator
@@ -61,11 +58,21 @@ async function login(call: Invocation<LoginOptions>): Promise<void> {
   const keys = options.operator ? { operatorKey: key } : { appKey: key };
   await tryKey(call, { ...before, url, app, ...keys }, options.operator === true);
   await changeProfiles((present) => {
-    present.profiles[name] = { ...present.profiles[name], url, app, ...keys };
+    const now: Partial<Profile> = present.profiles[name] ?? {};
+    assertSameService(name, now, url);
+    const hasApp = options.operator && now.appKey !== undefined;
+    present.profiles[name] = { ...now, url, app: hasApp ? now.app : app, ...keys };
     present.current = name;
   });
   const what = options.operator ? "the operator's key" : `the key of ${app}`;
-  terminal.say(`The profile "${name}" has ${what} at ${url}. It is in ${profilePath()}, for you alone.`);
+  terminal.say(`The profile "${name}" has ${what} at ${url}. It is in ${profileFolder()}, for you alone.`);
+}
+
+/** Throws UsageError where a profile has keys of another service, which would get them. */
+function assertSameService(name: string, { url: stored, appKey, operatorKey }: Partial<Profile>, url: string): void {
+  if (stored === undefined || stored === url || (appKey ?? operatorKey) === undefined) return;
+  const nextStep = `Name another one by --profile, or forget it by \`granary logout --profile ${name}\`.`;
+  throw new UsageError(`The profile "${name}" has keys of ${stored}`, nextStep);
 }
 
 async function readKey({ options, terminal, signal }: Invocation<LoginOptions>): Promise<string> {

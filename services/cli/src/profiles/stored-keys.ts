@@ -38,8 +38,9 @@ export async function profilesWith({ url, app, lastFour }: { url: string; app: s
 
 /** Takes an app with its key from all profiles. Resolves to their names. */
 export async function forgetApp(url: string, app: string): Promise<string[]> {
-  const names: string[] = [];
+  let names: string[] = [];
   await changeProfiles(({ profiles }) => {
+    names = [];
     for (const [name, { app: stored, appKey: _key, ...others }] of Object.entries(profiles)) {
       if (others.url !== url || stored !== app) continue;
       profiles[name] = others;
