@@ -87,6 +87,17 @@ describe('profiles', () => {
     expect(stored.sort()).toEqual(names.sort());
   });
 
+  test('a key that is regenerated is in its profile, also where nobody reads what is printed', async () => {
+    const own = await newApp(granary);
+    await cli.run([...login, '--url', granary.url, '--app', own.appId], { env: home, input: own.key });
+    const child = cli.start(['keys', 'regenerate', '--yes'], { env: home });
+    child.stdout.destroy();
+    await eventually(() => child.exitCode !== null);
+    expect(child.exitCode).toBe(141);
+    expect(await cli.run(['collections', 'list', '--json'], { env: home })).toMatchObject({ code: 0, stdout: '[]\n' });
+    expect(await readFile(await profileFile(), 'utf8')).not.toContain(own.key);
+  });
+
   test('a key that the service does not know is not stored', async () => {
     const refused = await cli.run([...login, ...flags()], { env: home, input: 'app_wrong' });
     expect(refused).toMatchObject({ code: 3, stdout: '' });

@@ -112,17 +112,41 @@ async function regenerate(call: Invocation<KeyOptions>): Promise<void> {
   if (replaced) await terminal.confirm(`${warningOf(app.id, replaced)} where it is used.`, name, signal);
   const path = apiPath('apps', app.id, 'regenerate-key');
   const issued = await app.request<IssuedKey>('POST', path, { jsonText: body, signal });
-  // It is handed over first: where a profile cannot be written, the key is not lost.
-  await handOver(call, issued, target, saveAs, users.length > 0);
-  const { app_key: appKey } = issued;
-  for (const profile of users) {
-    if (profile === saveAs) continue;
-    await storeKey(profile, { url: target.url, app: app.id, appKey: appKey! });
-    terminal.say(`The profile "${profile}" had the key, and has the new one.`);
-  }
+  // The old key is worth nothing any more, and printing fails where nobody reads.
+  const kept = await storeInAll(
+    users.filter((profile) => profile !== saveAs),
+    { url: target.url, app: app.id, appKey: issued.app_key },
+  );
+  await handOver(call, issued, target, saveAs, kept.names.length > 0);
+  for (const profile of kept.names) terminal.say(`The profile "${profile}" had the key, and has the new one.`);
   if (replaced && process.env['GRANARY_APP_KEY']?.endsWith(replaced.last_four)) {
     terminal.say('GRANARY_APP_KEY has the replaced key.');
   }
+  if (kept.failure) throw kept.failure;
+}
+
+/**
+ * Stores a key in these profiles. Resolves to the names of those that have it, and to why others do not: a key that is
+ * not stored has to be printed before that is told.
+ */
+async function storeInAll(
+  profiles: readonly string[],
+  { appKey, ...others }: { url: string; app: string; appKey: string | null },
+): Promise<{ names: string[]; failure?: Failure }> {
+  const names: string[] = [];
+  let failure: Failure | undefined;
+  if (appKey === null) return { names };
+  for (const name of profiles) {
+    try {
+      await storeKey(name, { ...others, appKey });
+      names.push(name);
+    } catch (error) {
+      const nextStep = `\`granary login --profile ${name}\` stores the new key.`;
+      const problem = `The profile "${name}" has the replaced key still: ${(error as Error).message}`;
+      failure ??= new Failure(problem, { nextStep });
+    }
+  }
+  return failure ? { names, failure } : { names };
 }
 
 const usersOf = (app: string, url: string, { last_four: lastFour }: Key) => profilesWith({ url, app, lastFour });
