@@ -1,6 +1,6 @@
 import { createServer, get, request, type IncomingMessage, type Server } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
-import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { brotliDecompressSync, createBrotliDecompress, createGunzip, gunzipSync } from 'node:zlib';
 import { Cancellation } from '@granary/shared/concurrency/cancellation';
 import { ServiceError } from '@granary/shared/errors';
 import type { ExportPageRequest } from '@granary/shared/gen/granary/data/v1/ExportPageRequest';
@@ -36,19 +36,22 @@ class DataDouble {
   emptyPages = 0;
   validKeys = ['key'];
   error: { atPage: number; error: ServiceError } | undefined;
+  /** Pages behind the first one come once this is resolved. */
+  laterPages: Promise<void> = Promise.resolve();
 
   exportPage = async (page: ExportPageRequest): Promise<ExportPageResponse> => {
     this.requests.push(page);
     const number = page.after === null ? 0 : Number(page.after.id);
     if (this.error?.atPage === number) throw this.error.error;
-    return Promise.resolve({
+    if (number > 0) await this.laterPages;
+    return {
       height: '7',
       collectionNumber: '1',
       lines: number < this.emptyPages ? Buffer.alloc(0) : linesOf(number),
       last: number + 1 < this.pages ? { id: String(number + 1), version: '0' } : null,
       fields: [],
       hints: [],
-    });
+    };
   };
 
   findValidKeys = (): Promise<{ keyIds: string[] }> => Promise.resolve({ keyIds: this.validKeys });
@@ -66,23 +69,26 @@ let server: Server;
 let errors: unknown[];
 let transfers: Transfers;
 
-async function start(overrides: Partial<TransferSettings> = {}): Promise<void> {
+async function start(overrides: Partial<TransferSettings> = {}, idleTimeoutMs = 600_000): Promise<void> {
   data = new DataDouble();
   const raised: unknown[] = [];
   errors = raised;
   transfers = new Transfers({ ...transferSettings, ...overrides });
   const keyWatch = new KeyWatch(data, createLogger('gateway', 'silent'));
   const clients = { data } as unknown as Pick<Clients, 'data'>;
-  const parts = { clients, transfers, keyWatch, compression: new Compression({ isEnabled: true, concurrency: 2 }) };
+  const compression = new Compression({ isEnabled: true, concurrency: 2 });
+  const config = { IDLE_TIMEOUT_MS: idleTimeoutMs };
+  const parts = { clients, transfers, keyWatch, compression, config };
   server = createServer((incoming, outgoing) => {
     const signal = new Cancellation();
     outgoing.once('close', () => signal.abort());
     const { searchParams } = new URL(incoming.url!, 'http://localhost');
     const format = (searchParams.get('format') ?? 'ndjson') as ExportRequest['format'];
     const appId = searchParams.get('app') ?? 'demo';
+    const columns = searchParams.get('columns')?.split(',');
     sendExport(
       parts,
-      { ...wanted, format, appId },
+      { ...wanted, format, appId, columns },
       {
         incoming,
         outgoing,
@@ -97,6 +103,7 @@ async function start(overrides: Partial<TransferSettings> = {}): Promise<void> {
       else outgoing.destroy();
     });
   });
+  server.setTimeout(idleTimeoutMs);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
 }
 
@@ -105,9 +112,9 @@ async function stop(): Promise<void> {
   await new Promise((resolve) => server.close(resolve));
 }
 
-async function restart(overrides: Partial<TransferSettings>): Promise<void> {
+async function restart(overrides: Partial<TransferSettings>, idleTimeoutMs?: number): Promise<void> {
   await stop();
-  await start(overrides);
+  await start(overrides, idleTimeoutMs);
 }
 
 beforeEach(() => start());
@@ -170,6 +177,51 @@ test('a JSON array and CSV have every document once, across pages and parts', as
       .split('\r\n')
       .map((line) => line.split(',')[0]),
   ).toEqual(['id', ...ids, '']);
+});
+
+describe('while no document comes', () => {
+  let release: () => void;
+  beforeEach(async () => {
+    await restart({}, 1_000);
+    data.emptyPages = 2;
+    data.laterPages = new Promise((resolve) => (release = resolve));
+  });
+
+  test.each([
+    ['ndjson', 'identity'],
+    ['ndjson', 'gzip'],
+    ['ndjson', 'br'],
+    ['json', 'identity'],
+  ])('%s by %s has empty lines, which are no documents', async (format, encoding) => {
+    const response = await open(`?format=${format}`, { 'accept-encoding': encoding });
+    const decoder = encoding === 'gzip' ? createGunzip() : encoding === 'br' ? createBrotliDecompress() : undefined;
+    let text = '';
+    const decoded = decoder ? response.pipe(decoder) : response;
+    decoded.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    const ended = new Promise((resolve) => decoded.once('end', resolve));
+    // More than one, so that the connection is kept for longer than it may be idle.
+    await eventually(() => text.length >= 3);
+    expect(text).toMatch(/^\n+$/);
+    release();
+    await ended;
+    const documents =
+      format === 'json' ? (JSON.parse(text) as object[]) : text.split('\n').filter((line) => line !== '');
+    expect(documents).toHaveLength(500);
+    expect(response.complete).toBe(true);
+  });
+
+  test.each(['csv', 'csv&columns=id'])(
+    '%s has no line that is none of its table, and is not cut off',
+    async (query) => {
+      let idle = 0;
+      server.on('connection', (socket) => socket.on('timeout', () => (idle += 1)));
+      const answer = open(`?format=${query}`).then(read);
+      await eventually(() => idle > 0);
+      release();
+      const { bytes, isWhole } = await answer;
+      expect([bytes.toString().split('\r\n').length, isWhole]).toEqual([502, true]);
+    },
+  );
 });
 
 test('HEAD has the headers and no more than the first page is read for it', async () => {

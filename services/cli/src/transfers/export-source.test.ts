@@ -57,3 +57,29 @@ test.each<[string, string, ExportOptions, boolean]>([
   expect(queries[1]!['at']).toBe(7);
   expect(queries[1]!['after']).toBe(goesOnBehindIds ? 'b' : undefined);
 });
+
+test('empty lines, by which a service that finds nothing is there, are no records', async () => {
+  const lines = ['{"id":"a"}', '{"id":"b","t":"\\n\\n"}', '{"id":"c"}', '{"id":"é"}'].map((line) => `${line}\n`);
+  const answers = [
+    ['\n', '\n', lines[0]!, `\n${lines[1]!.slice(0, -1)}`, '\n', '\n\n', 'cut off'],
+    ['\n', `${lines[2]}\n\n\n${lines[3]}`, '\n'],
+  ];
+  const queries: Array<Record<string, unknown>> = [];
+  const open = (_path: string, { query }: { query: Record<string, unknown> }) => {
+    queries.push(query);
+    const chunks = answers.shift()!;
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        const chunk = chunks.shift();
+        if (chunk === 'cut off') controller.error(new Error(chunk));
+        else if (chunk === undefined) controller.close();
+        else controller.enqueue(Buffer.from(chunk));
+      },
+    });
+    return Promise.resolve(new Response(body, { headers: { 'x-granary-height': '7' } }));
+  };
+  const source = new ExportSource({ id: 'demo', open } as unknown as App, exportRequestOf('rows', {}));
+  let text = '';
+  for await (const { bytes } of source.read(signal)) text += bytes.toString();
+  expect([text, source.records, queries[1]!['after']]).toEqual([lines.join(''), 4, 'b']);
+});

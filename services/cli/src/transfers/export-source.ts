@@ -4,7 +4,7 @@ import { Failure, isPassing } from '../failure.ts';
 import { exportQuery, type ExportRequest } from './export-request.ts';
 import { apiPath } from '../session/paths.ts';
 import { BrokenOff, pauseAfter } from './passing.ts';
-import { cellsOf, RecordCutter, type Records } from './record-cutter.ts';
+import { cellsOf, lineFeed, RecordCutter, type Records } from './record-cutter.ts';
 
 /** How far an export is: behind a whole record. */
 export interface Position {
@@ -23,7 +23,7 @@ export const beginning: Position = { bytes: 0, records: 0 };
 
 /** Attempts without a record that came, some five minutes of them. */
 const attemptsInVain = 40;
-/** The service reads all documents before the head comes where few meet a filter. Node ends a longer silence. */
+/** For a table the service reads all documents before the head comes where few meet a filter. Node waits no longer. */
 const headTimeoutMs = 300_000;
 /** Encoded characters of columns, filter and fields: the service takes a head of 16 KiB, with the keys and an id. */
 const parametersLengthMax = 12_000;
@@ -103,7 +103,8 @@ export class ExportSource {
     const goesOn = this.bytes > 0 && this.tellsIds;
     let isHeaderDue = isTable && goesOn;
     const cutter = new RecordCutter(isTable);
-    const chunks = chunksOf(response);
+    // A table may have empty lines: within a cell, and as a row.
+    const chunks = isTable ? chunksOf(response) : withoutEmptyLines(chunksOf(response));
     for await (const chunk of goesOn ? chunks : this.unseen(chunks)) {
       const cut = cutter.cut(chunk);
       const records = cut && isHeaderDue ? this.withoutHeader(cut) : cut;
@@ -218,6 +219,18 @@ const otherBytes = (): Failure =>
   });
 
 const namesIn = (headers: Headers, name: string): string[] => JSON.parse(headers.get(name) ?? '[]') as string[];
+
+/** By empty lines the service says that it is still there while no record comes. */
+async function* withoutEmptyLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+  let isLineStart = true;
+  for await (const chunk of chunks) {
+    const hasEmptyLine = (isLineStart && chunk[0] === lineFeed) || chunk.includes('\n\n');
+    const lines = hasEmptyLine ? chunk.toString('latin1').replace(/\n{2,}/g, '\n') : '';
+    const kept = hasEmptyLine ? Buffer.from(isLineStart ? lines.replace(/^\n/, '') : lines, 'latin1') : chunk;
+    if (chunk.length > 0) isLineStart = chunk.at(-1) === lineFeed;
+    yield kept;
+  }
+}
 
 /** The bytes of an answer. Throws BrokenOff where they end too early. */
 async function* chunksOf(response: Response): AsyncGenerator<Buffer, void, undefined> {

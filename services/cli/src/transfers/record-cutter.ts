@@ -7,7 +7,7 @@ export interface Records {
   last: Buffer;
 }
 
-const lineFeed = 0x0a;
+export const lineFeed = 0x0a;
 const quote = 0x22;
 
 /** Cuts the bytes of an export at the ends of its records: lines, or rows of a table, whose cells may have lines. */

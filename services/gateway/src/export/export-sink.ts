@@ -4,17 +4,27 @@ import { clientDisconnected } from '../http/body';
 import type { EncodedBody } from '../http/compression';
 import { whenDrained } from '../http/drained';
 
+/** What a client gets where it has got nothing for so long; no `bytes`: nothing. */
+export interface Heartbeat {
+  bytes: Buffer | undefined;
+  everyMs: number;
+}
+
 /** Sends the bytes of an export, compressed or not, and tells its transfer how fast the client reads. */
 export class ExportSink {
+  private sentAtMs = performance.now();
+
   constructor(
     private readonly outgoing: ServerResponse,
     private readonly transfer: Download,
     private readonly encoded: EncodedBody | undefined,
+    private readonly heartbeat: Heartbeat,
   ) {}
 
   /** Resolves once the client has room for more. Rejects with CANCELLED where it has gone. */
   async write(bytes: Buffer): Promise<void> {
     if (bytes.length === 0) return;
+    this.sentAtMs = performance.now();
     this.transfer.moved(bytes.length);
     if (this.encoded) {
       await this.encoded.write(bytes);
@@ -23,6 +33,20 @@ export class ExportSink {
       await whenDrained(this.outgoing, this.transfer);
     }
     if (this.outgoing.destroyed) throw clientDisconnected();
+  }
+
+  /** Settles as `work` does, during which nothing else may be written. Until then the client gets the heartbeats. */
+  async during<T>(work: Promise<T>): Promise<T> {
+    const { bytes, everyMs } = this.heartbeat;
+    if (!bytes) return work;
+    // It may fail while a heartbeat is sent.
+    work.catch(() => {});
+    for (;;) {
+      const leftMs = this.sentAtMs + everyMs - performance.now();
+      if (leftMs > 0 && (await settlesWithin(work, leftMs))) return work;
+      await this.write(bytes);
+      await this.encoded?.flush();
+    }
   }
 
   /** Sends the last bytes. Resolves once the client has taken all, or has gone. */
@@ -40,3 +64,13 @@ export class ExportSink {
     this.encoded?.close();
   }
 }
+
+const settlesWithin = (work: Promise<unknown>, ms: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(false), ms);
+    const settled = () => {
+      clearTimeout(timer);
+      resolve(true);
+    };
+    work.then(settled, settled);
+  });

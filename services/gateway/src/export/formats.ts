@@ -11,6 +11,8 @@ export interface FormatWriter {
   /** Some lines, each the JSON text of a document. */
   part(lines: Buffer): Buffer;
   end(): Buffer;
+  /** What readers pass over between two parts; undefined where they would take everything for a document. */
+  heartbeat: Buffer | undefined;
   /** Fields of the documents so far that have no place in the format. */
   omittedFields(): string[];
   /** Sentences about columns of the request that no document so far has a value for. */
@@ -40,7 +42,14 @@ export function writerFor(request: ExportRequest, first: ExportPageResponse): Fo
   }
 }
 
-const plain = { partBytes, head: () => nothing, end: () => nothing, omittedFields: () => [], hints: () => [] };
+const plain = {
+  partBytes,
+  head: () => nothing,
+  end: () => nothing,
+  heartbeat: Buffer.from('\n'),
+  omittedFields: () => [],
+  hints: () => [],
+};
 
 function jsonWriter(): FormatWriter {
   let before = '[\n';
@@ -64,6 +73,8 @@ function csvWriter(request: ExportRequest, first: ExportPageResponse): FormatWri
     head: () => csv.head(),
     part: (lines) => csv.rows(lines),
     end: () => nothing,
+    // An empty line is a row for some readers.
+    heartbeat: undefined,
     // Who names columns knows what is left out, and who names none cannot misspell one.
     omittedFields: () => (request.columns ? [] : columns.omittedFields),
     hints: (fields) => (request.columns ? columns.hints(fields) : []),

@@ -7,9 +7,11 @@ import type { ClientKeys } from '../admission/client-budget';
 import type { Download, Transfers } from '../admission/transfers';
 import type { Clients } from '../clients/clients';
 import type { KeyWatch } from '../clients/key-watch';
+import type { GatewayConfig } from '../config';
 import { unauthenticated } from '../errors/problem';
 import type { Compression, ContentEncoding } from '../http/compression';
 import { endOfTurn } from '../http/event-loop-turn';
+import { heartbeatMs } from '../http/heartbeat';
 import type { ExportRequest } from './export-request';
 import { contentTypes, samplesDocuments, writerFor, type FormatWriter } from './formats';
 import { ExportSink } from './export-sink';
@@ -23,6 +25,7 @@ export interface ExportParts {
   transfers: Transfers;
   compression: Compression;
   keyWatch: KeyWatch;
+  config: Pick<GatewayConfig, 'IDLE_TIMEOUT_MS'>;
 }
 
 /** The client of an export. */
@@ -55,6 +58,7 @@ export async function sendExport(parts: ExportParts, request: ExportRequest, cli
       if (client.outgoing.headersSent) client.outgoing.destroy();
     });
     const revoke = () => transfer.cancel(unauthenticated('The key is not valid any more'));
+    client.outgoing.on('timeout', () => endIfNotRead(client.outgoing));
     const unwatch = client.keyId === undefined ? () => {} : parts.keyWatch.add(client.keyId, revoke);
     try {
       const pages = touching(transfer, readPages(parts.clients.data, request, { ...client.call, signal: reading }));
@@ -72,6 +76,11 @@ export async function sendExport(parts: ExportParts, request: ExportRequest, cli
 const needsChunks = (): ServiceError =>
   invalid('An export needs HTTP/1.1, which tells a whole answer from a broken one; in nginx: proxy_http_version 1.1');
 
+/** Without this the server would end each connection that is idle, also where no document has met the filter so far. */
+function endIfNotRead(outgoing: ServerResponse): void {
+  if (outgoing.writableNeedDrain) outgoing.destroy();
+}
+
 async function* touching(
   transfer: Download,
   pages: AsyncGenerator<ExportPageResponse, undefined>,
@@ -84,7 +93,7 @@ async function* touching(
 }
 
 async function send(
-  { compression }: ExportParts,
+  { compression, config }: ExportParts,
   request: ExportRequest,
   { incoming, outgoing, begin }: ExportClient,
   pages: AsyncGenerator<ExportPageResponse, undefined>,
@@ -103,12 +112,16 @@ async function send(
   if (incoming.method === 'HEAD') return void outgoing.end();
   // The first document that matches may be far behind.
   outgoing.flushHeaders();
-  const sink = new ExportSink(outgoing, transfer, encoding && compression.encode(outgoing, encoding, transfer));
+  const encoded = encoding && compression.encode(outgoing, encoding, transfer);
+  const heartbeat = { bytes: writer.heartbeat, everyMs: heartbeatMs(config.IDLE_TIMEOUT_MS) };
+  const sink = new ExportSink(outgoing, transfer, encoded, heartbeat);
   try {
     await sink.write(writer.head());
     for (const part of firstParts.splice(0)) await sink.write(part);
-    for await (const page of pages) {
-      for await (const part of writtenParts(writer, page)) await sink.write(part);
+    for (;;) {
+      const next = await sink.during(pages.next());
+      if (next.done === true) break;
+      for await (const part of writtenParts(writer, next.value)) await sink.write(part);
     }
     const omittedFields = writer.omittedFields();
     if (hasTrailer && omittedFields.length > 0) outgoing.addTrailers({ [omittedHeader]: headerList(omittedFields) });

@@ -5,6 +5,7 @@ import type { ReadChangesResponse } from '@granary/shared/gen/granary/data/v1/Re
 import type { Logger } from '@granary/shared/logger';
 import type { KeyWatch } from '../clients/key-watch';
 import { overloaded, unauthenticated } from '../errors/problem';
+import { heartbeatMs } from '../http/heartbeat';
 import { AppFeed } from './app-feed';
 import { fewChannels, readChanges, refusalError, type FeedData, type ReadLimits } from './feed-reader';
 import type { StreamContext } from './feed-group';
@@ -20,8 +21,6 @@ export interface FeedSettings extends StreamLimits {
   IDLE_TIMEOUT_MS: number;
 }
 
-/** The time between heartbeats: proxies close what is silent for longer. */
-const heartbeatMs = 20_000;
 /** Bytes of texts of a JSON page, and of the first page of a stream. */
 const pageBytes = 1024 * 1024;
 const firstPageBytes = 128 * 1024;
@@ -65,8 +64,7 @@ export class Feeds {
       timeoutMs: Math.min(turnTimeoutMs, settings.IDLE_TIMEOUT_MS / 4),
     });
     this.unobserve = exportStreamCounts(this.slots, turns);
-    const beatMs = Math.min(heartbeatMs, settings.IDLE_TIMEOUT_MS / 2);
-    this.context = { data, keys, turns, log, heartbeatMs: beatMs };
+    this.context = { data, keys, turns, log, heartbeatMs: heartbeatMs(settings.IDLE_TIMEOUT_MS) };
   }
 
   /**

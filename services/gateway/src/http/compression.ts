@@ -142,6 +142,12 @@ export class EncodedBody {
     } while (offset < bytes.length && !this.response.destroyed);
   }
 
+  /** Sends what the encoder keeps back until it has more. */
+  async flush(): Promise<void> {
+    await Promise.race([this.failed, new Promise<void>((resolve) => this.encoder.flush(resolve))]);
+    await whenDrained(this.response, this.observer);
+  }
+
   close(): void {
     this.encoder.destroy();
     this.closed();
