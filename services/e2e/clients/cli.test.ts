@@ -207,6 +207,35 @@ test('no key is in the arguments of a process, nor in what --debug tells', async
   expect(help).not.toMatch(/--[a-z-]*key <(?!file)/);
 });
 
+test('a query that is interrupted goes on with what its limit leaves', async () => {
+  const total = 5_000;
+  const limit = 4_500;
+  const many = await newApp(granary);
+  const documents = Array.from({ length: total }, (_, n) => ({ id: `d${n + 10_000}`, t: 'x'.repeat(100) }));
+  for (const start of [0, total / 2]) await many.store('rows', documents.slice(start, start + total / 2));
+  const ofApp = environmentOf(granary, many);
+  const child = cli.start(['query', 'rows', '--sort', 'id', '--limit', String(limit)], { env: ofApp });
+  let [stdout, stderr] = ['', ''];
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  // The command waits for its reader, so that it cannot have printed all of it.
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+    if (stderr === '' && stdout.length > 100_000) child.stdout.pause();
+  });
+  await eventually(() => stdout.length > 100_000);
+  child.kill('SIGINT');
+  await eventually(() => stderr.includes('\n'));
+  child.stdout.resume();
+  await eventually(() => child.exitCode !== null);
+  expect(child.exitCode).toBe(130);
+  const [, command, left] = /(granary query rows --sort id --cursor \S+ --limit (\d+))/.exec(stderr)!;
+  const resumed = await cli.runShell(command!, { env: ofApp });
+  const lines = [...stdout.split('\n').slice(0, limit - Number(left)), ...resumed.stdout.trimEnd().split('\n')];
+  expect(lines.map((line) => (JSON.parse(line) as { id: string }).id)).toEqual(
+    documents.slice(0, limit).map(({ id }) => id),
+  );
+});
+
 test('a reader that leaves ends it quietly', async () => {
   const child = cli.start(['completion', 'zsh'], { env });
   child.stdout.destroy();

@@ -64,6 +64,8 @@ async function printPages(
   records: Records<JsonRecord>,
   filter: Filter,
 ): Promise<void> {
+  const limit = limitOf(options.limit);
+  let printed = 0;
   let next = options.cursor;
   try {
     for await (const page of records.pages()) {
@@ -73,9 +75,11 @@ async function printPages(
       } else if (terminal.isForPeople) await printRecords(terminal, page.records);
       else for (const record of page.records) await terminal.print(jsonText(record));
       next = page.next_cursor;
+      printed += page.records.length;
     }
   } catch (error) {
-    if (signal.aborted && next !== undefined) terminal.complain(`Go on with: ${await resumedAt(next)}`);
+    const left = limit === undefined || limit === Infinity ? undefined : limit - printed;
+    if (signal.aborted && next !== undefined) terminal.complain(`Go on with: ${await resumedAt(next, left)}`);
     throw error;
   }
   if (next !== undefined) {
@@ -83,9 +87,11 @@ async function printPages(
   }
 }
 
-async function resumedAt(cursor: string): Promise<string> {
+/** The command that goes on at a cursor, with `left` as its limit where that is another one. */
+async function resumedAt(cursor: string, left?: number): Promise<string> {
   const { resumption } = await import('../session/resumption.ts');
-  return resumption(process.argv.slice(2), '--cursor', cursor);
+  const limit = left === undefined ? {} : { '--limit': String(left) };
+  return resumption(process.argv.slice(2), { '--cursor': cursor, ...limit });
 }
 
 function limitOf(text: string | undefined): number | undefined {

@@ -87,7 +87,7 @@ async function follow({ terminal, signal }: Invocation, feed: ChangeFeed<JsonObj
   } catch (error) {
     if (signal.aborted && feed.cursor !== undefined) {
       const { resumption } = await import('../session/resumption.ts');
-      terminal.complain(`Go on with: ${resumption(process.argv.slice(2), '--since', feed.cursor)}`);
+      terminal.complain(`Go on with: ${resumption(process.argv.slice(2), { '--since': feed.cursor })}`);
     }
     throw error;
   } finally {

@@ -59,7 +59,7 @@ async function verify(call: Invocation<VerifyOptions>): Promise<void> {
       // Hashes that were compared are behind the place where it goes on.
       const ahead = kept.filter(({ height }) => height > last!.height);
       const words = withoutOption(process.argv.slice(2), '--against');
-      const line = resumption(words, '--from', String(last.height + 1));
+      const line = resumption(words, { '--from': String(last.height + 1) });
       const against = [last, ...ahead].map(({ height, hash }) => ` --against ${height}:${hash}`);
       terminal.complain(`All fits up to height ${last.height}. Go on with: ${line}${against.join('')}`);
     }

@@ -4,14 +4,13 @@ const plainWord = /^[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+:,./=-]*$/;
 const shellWord = (word: string): string => (plainWord.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /**
- * The command line that goes on where this one ended: the same words, with an option set to another value. `words` are
- * those of `process.argv` behind the program; keys are never among them.
+ * The command line that goes on where this one ended: the same words, with these options set to other values. `words`
+ * are those of `process.argv` behind the program; keys are never among them.
  */
-export function resumption(words: readonly string[], option: string, value: string): string {
-  const kept = withoutOption(words, option);
+export function resumption(words: readonly string[], options: Record<string, string>): string {
+  const kept = Object.keys(options).reduce<readonly string[]>(withoutOption, words);
   const end = kept.indexOf('--');
-  kept.splice(end < 0 ? kept.length : end, 0, option, value);
-  return commandLine(kept);
+  return commandLine(kept.toSpliced(end < 0 ? kept.length : end, 0, ...Object.entries(options).flat()));
 }
 
 const commandLine = (words: readonly string[]): string => ['granary', ...words].map(shellWord).join(' ');
@@ -23,11 +22,12 @@ const restarting = ['--restart'];
 export const resumingCommand = (words: readonly string[] = process.argv.slice(2)): string =>
   commandLine(words.filter((word) => !restarting.includes(word)));
 
-/** The words without an option that takes a value. */
+/** The words without an option that takes a value. Behind `--` there are no options. */
 export function withoutOption(words: readonly string[], option: string): string[] {
   const kept: string[] = [];
   for (let index = 0; index < words.length; index += 1) {
     const word = words[index]!;
+    if (word === '--') return [...kept, ...words.slice(index)];
     if (word === option) index += 1;
     else if (!word.startsWith(`${option}=`)) kept.push(word);
   }
