@@ -30,29 +30,52 @@ const gzipPartBytes = 1_024 * 1_024;
 const encoderOf = ({ format, isGzip }: ExportRequest, hasRecords = false): RecordEncoder =>
   new RecordEncoder({ isArray: format === 'json', isGzip }, hasRecords);
 
+/** Records that wait until there are enough of them to be written together. */
+class PendingRecords {
+  private parts: Buffer[] = [];
+  private partBytes = 0;
+  private flushedMs = performance.now();
+
+  /** `max`: the bytes and the time of records that wait. */
+  constructor(
+    private readonly max: { bytes: number; ms: number },
+    private readonly write: (records: Buffer) => Promise<void>,
+  ) {}
+
+  /** Takes all records of an export, and writes them all. */
+  async readAll(source: ExportSource, { signal, onProgress }: ExportCall): Promise<void> {
+    let bytes = 0;
+    for await (const records of source.read(signal)) {
+      this.parts.push(records.bytes);
+      this.partBytes += records.bytes.length;
+      bytes += records.bytes.length;
+      if (this.partBytes >= this.max.bytes || performance.now() - this.flushedMs >= this.max.ms) await this.flush();
+      onProgress({ records: source.records, bytes });
+    }
+    await this.flush();
+  }
+
+  async flush(): Promise<void> {
+    if (this.partBytes === 0) return;
+    const records = Buffer.concat(this.parts);
+    this.parts = [];
+    this.partBytes = 0;
+    await this.write(records);
+    this.flushedMs = performance.now();
+  }
+}
+
 /** Exports a collection to a stream, as fast as that takes it. */
 export async function exportToStream(
   request: ExportRequest,
   write: (bytes: Buffer) => Promise<void>,
-  { app, signal, onProgress }: ExportCall,
+  call: ExportCall,
 ): Promise<Exported> {
-  const source = new ExportSource(app, request);
+  const source = new ExportSource(call.app, request);
   const encoder = encoderOf(request);
-  let pending: Buffer[] = [];
-  let [pendingBytes, bytes] = [0, 0];
-  const flush = async () => {
-    if (pendingBytes > 0) await write(await encoder.encode(Buffer.concat(pending)));
-    pending = [];
-    pendingBytes = 0;
-  };
-  for await (const records of source.read(signal)) {
-    pending.push(records.bytes);
-    pendingBytes += records.bytes.length;
-    bytes += records.bytes.length;
-    if (!request.isGzip || pendingBytes >= gzipPartBytes) await flush();
-    onProgress({ records: source.records, bytes });
-  }
-  await flush();
+  const max = { bytes: request.isGzip ? gzipPartBytes : 1, ms: Infinity };
+  const pending = new PendingRecords(max, async (records) => write(await encoder.encode(records)));
+  await pending.readAll(source, call);
   await write(await encoder.end());
   return exported(source);
 }
@@ -65,34 +88,21 @@ export async function exportToFile(
   file: string,
   request: ExportRequest,
   options: PartFileOptions,
-  { app, url, signal, onProgress }: ExportCall,
+  call: ExportCall,
 ): Promise<Exported> {
+  const { app, url } = call;
   const part = await PartFile.open(file, request, { url, app: app.id }, options);
   const source = new ExportSource(app, { ...request, height: part.height ?? request.height }, part.position);
   const encoder = encoderOf(request, part.position.bytes > 0);
-  let pending: Buffer[] = [];
-  let [pendingBytes, bytes, flushedMs] = [0, 0, performance.now()];
-  const flush = async () => {
-    if (pendingBytes === 0) return;
-    const records = Buffer.concat(pending);
-    pending = [];
-    pendingBytes = 0;
-    await part.add(await encoder.encode(records), source.position, source.height!);
-    flushedMs = performance.now();
-  };
+  const pending = new PendingRecords({ bytes: flushBytes, ms: flushMs }, async (records) =>
+    part.add(await encoder.encode(records), source.position, source.height!),
+  );
   try {
-    for await (const records of source.read(signal)) {
-      pending.push(records.bytes);
-      pendingBytes += records.bytes.length;
-      bytes += records.bytes.length;
-      if (pendingBytes >= flushBytes || performance.now() - flushedMs >= flushMs) await flush();
-      onProgress({ records: source.records, bytes });
-    }
-    await flush();
+    await pending.readAll(source, call);
     await part.finish(await encoder.end());
   } catch (error) {
     // Records that have come are kept; the error that is told is the first one.
-    await flush().catch(() => {});
+    await pending.flush().catch(() => {});
     await part.close();
     throw error;
   }
