@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { limitMs } from '@granary/testing/speed';
 import type { Granary } from '../support/granary';
-import { repository, runProgram } from './generated';
+import { installPackages } from './generated';
 
 export interface CommandResult {
   code: number | null;
@@ -33,10 +33,8 @@ export class CliPackage {
 
   static async install(): Promise<CliPackage> {
     const folder = await mkdtemp(join(tmpdir(), 'granary-cli-'));
-    const printed = await runProgram(process.execPath, ['scripts/packages.mjs', 'cli', folder], { cwd: repository });
     await writeFile(join(folder, 'package.json'), '{"private":true}');
-    const archive = printed.trim().split('\n').at(-1)!;
-    await runProgram('npm', ['install', '--offline', '--no-audit', '--no-fund', archive], { cwd: folder });
+    await installPackages(folder, ['cli']);
     return new CliPackage(folder);
   }
 

@@ -3,7 +3,7 @@ import { copyFile, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { limitMs } from '@granary/testing/speed';
-import { repository, runProgram } from './generated';
+import { installPackages, repository, runProgram } from './generated';
 
 const programs = join(__dirname, 'client');
 
@@ -26,10 +26,8 @@ export class ClientPackage {
   static async install(): Promise<ClientPackage> {
     const installed = new ClientPackage(await mkdtemp(join(tmpdir(), 'granary-client-')));
     const { folder } = installed;
-    const printed = await runProgram(process.execPath, ['scripts/packages.mjs', 'client', folder], { cwd: repository });
     await writeFile(join(folder, 'package.json'), '{"type":"module","private":true}');
-    const archive = printed.trim().split('\n').at(-1)!;
-    await runProgram('npm', ['install', '--offline', '--no-audit', '--no-fund', archive], { cwd: folder });
+    await installPackages(folder, ['client']);
     for (const name of await readdir(programs)) await copyFile(join(programs, name), join(folder, name));
     for (const name of ['@x402', 'viem']) await installed.link(name);
     await installed.compile({ module: 'nodenext' });

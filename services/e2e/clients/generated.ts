@@ -18,6 +18,17 @@ export function runProgram(command: string, args: string[], options: { cwd: stri
   });
 }
 
+/** Packs workspaces and installs them into a folder that has a package.json, as their users do, without a registry. */
+export async function installPackages(folder: string, workspaces: ReadonlyArray<'client' | 'cli'>): Promise<void> {
+  const archives: string[] = [];
+  for (const workspace of workspaces) {
+    const args = ['scripts/packages.mjs', workspace, folder];
+    const printed = await runProgram(process.execPath, args, { cwd: repository });
+    archives.push(printed.trim().split('\n').at(-1)!);
+  }
+  await runProgram('npm', ['install', '--offline', '--no-audit', '--no-fund', ...archives], { cwd: folder });
+}
+
 /** Runs a program of `clients/python` with the Python tools, and returns the JSON in the last line that it prints. */
 export async function runPython<T>(program: string, ...args: string[]): Promise<T> {
   const printed = await runProgram(await pythonForTests(), ['-B', program, ...args], {

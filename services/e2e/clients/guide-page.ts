@@ -9,20 +9,23 @@ interface Block {
 }
 
 /** The first block of a page, with the variables of the others. Pages of docs/guide share that of their list. */
-const settings = /^URL=.*\n(APP=demo\nAPP_KEY=app_…|OPERATOR_KEY=op_…\n$)/;
+const settings = /^(export )?URL=.*\n(APP=demo\nAPP_KEY=app_…|(export )?OPERATOR_KEY=op_…\n$)/;
 
 export const readPage = (name: string): Promise<string> => readFile(join(repository, 'docs', name), 'utf8');
 
 export const blocksOf = (page: string): Block[] =>
   [...page.matchAll(/^```(\w+)\n([^]*?)^```$/gm)].map(([, language, text]) => ({ language: language!, text: text! }));
 
-/** Has each command note its status, and each block leave the body of its last answer. */
+/**
+ * Has each command note its status and its arguments in a line, and each block leave the body of its last answer. A
+ * stream that `--max-time` ends (28) has an answer, too.
+ */
 const prelude = `
 set -eu
 curl() {
   body=$(mktemp ./body.XXXXXX)
-  status=$(command curl -sS -o "$body" -w '%{http_code}' "$@")
-  printf '%s %s\\n' "$status" "$*" >> statuses
+  status=$(command curl -sS -o "$body" -w '%{http_code}' "$@") || [ $? -eq 28 ]
+  printf '%s %s\\n' "$status" "$(printf '%s' "$*" | tr '\\n' ' ')" >> statuses
   cp "$body" last
   cat "$body"
 }
@@ -49,15 +52,23 @@ export interface PageRun {
   output: string;
 }
 
+/** What the commands of a page need beside the service. */
+export interface PageTools {
+  /** The Python of its program. */
+  python?: string;
+  /** The folder in which they run. By default it is an empty one, which is removed afterwards. */
+  folder?: string;
+}
+
 /**
  * Runs the commands of a page of docs/, whose first block names its variables, and compares the answers that it shows.
- * Its program in Python is run where it stands, by `python` and with the arguments that the text before it gives.
+ * Its program in Python is run where it stands, with the arguments that the text before it gives.
  */
 export async function runPage(
   { url }: Pick<Granary, 'url'>,
   name: string,
   key: string,
-  python = 'python3',
+  { python = 'python3', folder: ownFolder }: PageTools = {},
 ): Promise<PageRun> {
   const page = await readPage(name);
   const languages = ['sh', 'json', 'python'];
@@ -69,7 +80,7 @@ export async function runPage(
     language === 'json' ? '' : `${commandsOf[language as 'sh' | 'python'](text)}\ncp last answer.${at}\n`,
   );
   const shown = blocks.flatMap(({ language, text }, at) => (language === 'json' ? [{ at, printed: text }] : []));
-  return withFolder(async (folder) => {
+  const run = async (folder: string): Promise<PageRun> => {
     const script = [prelude, ...commands].join('\n');
     for (const { language, text } of blocks) if (language === 'python') await writeFile(join(folder, file), text);
     const output = await runProgram('/bin/sh', ['-c', script], {
@@ -82,5 +93,6 @@ export async function runPage(
       expectPrinted(JSON.parse(answer), JSON.parse(printed));
     }
     return { statuses, shown: shown.length, output };
-  });
+  };
+  return ownFolder === undefined ? withFolder(run) : run(ownFolder);
 }
