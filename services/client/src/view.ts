@@ -100,13 +100,13 @@ export class PredefinedQuery<R extends object, P extends object> {
    * Its records for these parameters; of the newest version of the query if nothing else is said. Their order, their
    * fields and their number are those of the query.
    */
-  rows(...[parameters = {} as P, { version, ...options } = {}]: RowsArguments<P>): Omit<Records<R>, 'sort' | 'select'> {
+  rows(...[parameters, { version, ...options } = {}]: RowsArguments<P>): Omit<Records<R>, 'sort' | 'select'> {
     const path = `/api/queries/${pathSegment(this.context.appId)}/${pathSegment(this.name)}/data`;
     return new Records(
       (_, { cursor, limit, count, signal, timeoutMs }) => {
         const page = { version, cursor, count: count ? 'exact' : 'none' };
         // A parameter of the query may have that name.
-        const query = { ...valuesOf(parameters), ...page, ...(limit !== undefined && { limit }) };
+        const query = { ...valuesOf(parameters ?? {}), ...page, ...(limit !== undefined && { limit }) };
         return this.context.transport.json<Page<unknown>>({ method: 'GET', path, query, signal, timeoutMs });
       },
       { ...options, hasOwnPageSize: true },

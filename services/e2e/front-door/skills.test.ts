@@ -1,3 +1,8 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 describe.each(transports)('the skills document (%s)', (transport) => {
@@ -80,6 +85,30 @@ describe.each(transports)('the skills document (%s)', (transport) => {
     );
     await index({});
     expect(await text()).not.toContain('for each read');
+  });
+
+  test('has examples of export, import and feed that do what it says', async () => {
+    const own = await newApp(granary);
+    const { appId, key } = own;
+    expect((await own.call('POST', `/api/apps/${appId}/collections`, { name: 'birds' })).status).toBe(201);
+    const { text } = await send(granary.url, 'GET', `/api/skills/${appId}/skills.md`);
+    const base = /^App `\S+` at (\S+?)\.? /m.exec(text)![1]!;
+    const folder = await mkdtemp(join(tmpdir(), 'granary-skills-'));
+    try {
+      await writeFile(join(folder, 'documents.ndjson'), '{"id":"a"}\n{"id":"b"}\n');
+      const run = async (path: string) => {
+        const [, example] = new RegExp(`\`\`\`sh\\n(curl [^\`]*${path}[^\`]*)\\n\`\`\``).exec(text)!;
+        const env = { ...process.env, APP_KEY: key };
+        const line = example!.replaceAll(base, granary.url);
+        return (await promisify(execFile)('bash', ['-c', line], { cwd: folder, env })).stdout;
+      };
+      expect(JSON.parse(await run('/import'))).toMatchObject({ status: 'completed', written: 2 });
+      expect(await run('/export')).toBe('{"id":"a"}\n{"id":"b"}\n');
+      const { changes } = JSON.parse(await run('/changes')) as { changes: Array<{ id: string }> };
+      expect(changes.map(({ id }) => id)).toEqual(['a', 'b']);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
   });
 
   test('follows a change of what is private at once', async () => {

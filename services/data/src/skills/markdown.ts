@@ -130,7 +130,9 @@ function introduction(content: SkillsContent): string[] {
 }
 
 function examples({ appId, baseUrl, collections }: SkillsContent): string[] {
-  const root = `${appId}::${collections[0]?.name ?? 'collection'}`;
+  const collection = collections[0]?.name ?? 'collection';
+  const root = `${appId}::${collection}`;
+  const appUrl = `${baseUrl}/api/apps/${appId}`;
   return [
     '## Queries of any kind',
     `\`POST /list\` (Read) takes filters, a selection, a sort order and a page:`,
@@ -145,6 +147,13 @@ function examples({ appId, baseUrl, collections }: SkillsContent): string[] {
       `-X POST '${baseUrl}/store' -H 'X-App-Key: $APP_KEY' -H 'Content-Type: application/json'`,
       `-d '{"root": "${root}", "data": [{"id": "1"}]}'`,
     ),
+    '## Whole collections and their changes',
+    '`GET …/export` (Read) is a whole collection as it is at one moment, a document on each line; `format` may be `json` or `csv`:',
+    curl(keyHeader(true), `'${appUrl}/collections/${collection}/export'`),
+    '`POST …/import` (Write) stores the documents of a file of any size, one on each line:',
+    curl(`-X POST '${appUrl}/collections/${collection}/import'`, keyHeader(true), '-T documents.ndjson'),
+    'The feed (Read) has each change once, from a height on; `since` is the `cursor` of the last page then, and `wait` the seconds to wait for more. With `Accept: text/event-stream` it goes on as changes are made:',
+    curl(keyHeader(true), `'${appUrl}/changes?since=0&limit=100'`),
   ];
 }
 

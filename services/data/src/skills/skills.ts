@@ -22,7 +22,7 @@ import {
 /** Bytes of the owner's part, at most. */
 export const skillsBytesMax = 256 * 1024;
 /** Incremented when the form of the generated text changes, so that files of older releases are written again. */
-const formVersion = 5;
+const formVersion = 6;
 export interface SkillsContext extends DocumentsContext {
   /** The address of the service in the examples. */
   publicUrl: string;
