@@ -135,7 +135,8 @@ function copyTexts(root, folder) {
 /** @param {string} root @param {string} folder @param {Record<string, string>} names */
 function writeGuide(root, folder, names) {
   const guide = readFileSync(path.join(root, 'deploy/release/INSTALL.md'), 'utf8');
-  const text = guide.replace(/\{\{(\w+)\}\}/g, (_, name) => {
+  // Its links are relative to its place in the sources, where they can be followed and are tested.
+  const text = guide.replaceAll('](../../', '](').replace(/\{\{(\w+)\}\}/g, (_, name) => {
     const value = names[name];
     if (value === undefined) throw new Error(`deploy/release/INSTALL.md names {{${name}}}, which nothing sets.`);
     return value;
