@@ -27,7 +27,9 @@ import { version } from './session/version.ts';
 /** The command line with all its commands. What a command does is loaded when it is called. */
 export function buildProgram(): Command {
   const program = new Command('granary')
-    .description('Granary, an application data service, from the command line.')
+    .description(
+      'Granary, an application data service, from the command line. The image has a program of the same name, which runs the services.',
+    )
     .version(version)
     .option('--profile <name>', 'use this profile (GRANARY_PROFILE)')
     .option('--url <url>', 'the service (GRANARY_URL)')
