@@ -6,6 +6,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { ExportPageRequest } from '@granary/shared/gen/granary/data/v1/ExportPageRequest';
 import type { ExportPageResponse } from '@granary/shared/gen/granary/data/v1/ExportPageResponse';
 import { createLogger } from '@granary/shared/logger';
+import type { Call } from '@granary/shared/rpc/types';
 import { eventually, eventuallyResolves } from '@granary/testing/eventually';
 import { Transfers, type TransferSettings } from '../src/admission/transfers';
 import type { Clients } from '../src/clients/clients';
@@ -32,6 +33,7 @@ const wanted: ExportRequest = {
 /** A data service with so many pages of about half a megabyte. */
 class DataDouble {
   readonly requests: ExportPageRequest[] = [];
+  readonly calls: Call[] = [];
   pages = 3;
   emptyPages = 0;
   validKeys = ['key'];
@@ -39,8 +41,9 @@ class DataDouble {
   /** Pages behind the first one come once this is resolved. */
   laterPages: Promise<void> = Promise.resolve();
 
-  exportPage = async (page: ExportPageRequest): Promise<ExportPageResponse> => {
+  exportPage = async (page: ExportPageRequest, call: Call): Promise<ExportPageResponse> => {
     this.requests.push(page);
+    this.calls.push(call);
     const number = page.after === null ? 0 : Number(page.after.id);
     if (this.error?.atPage === number) throw this.error.error;
     if (number > 0) await this.laterPages;
@@ -81,6 +84,7 @@ async function start(overrides: Partial<TransferSettings> = {}, idleTimeoutMs = 
   const parts = { clients, transfers, keyWatch, compression, config };
   server = createServer((incoming, outgoing) => {
     const signal = new Cancellation();
+    const call: Call = { requestId: 'r', signal, deadlineMs: Date.now() };
     outgoing.once('close', () => signal.abort());
     const { searchParams } = new URL(incoming.url!, 'http://localhost');
     const format = (searchParams.get('format') ?? 'ndjson') as ExportRequest['format'];
@@ -92,7 +96,7 @@ async function start(overrides: Partial<TransferSettings> = {}, idleTimeoutMs = 
       {
         incoming,
         outgoing,
-        call: { requestId: 'r', signal },
+        call,
         keys: { app: appId, address: '127.0.0.1' },
         keyId: 'key',
         begin: (headers) => outgoing.writeHead(200, headers),
@@ -152,6 +156,14 @@ test('an export has all pages, each of the height and the collection of the firs
     ['7', '1', '1'],
     ['7', '1', '2'],
   ]);
+});
+
+test('the deadline of its request is none of its pages, of which each has one of its own', async () => {
+  const startedAtMs = Date.now();
+  await read(await open());
+  const leftMs = data.calls.map(({ deadlineMs }) => deadlineMs - startedAtMs);
+  expect(leftMs).toHaveLength(3);
+  for (const ms of leftMs) expect(ms).toBeGreaterThanOrEqual(30_000);
 });
 
 test.each([

@@ -17,7 +17,9 @@ export async function* readPages(
 ): AsyncGenerator<ExportPageResponse, undefined> {
   const same = { appId, collection, find, select, includeHistory: hasHistory, includeDeleted: hasDeleted };
   const read = (position: Parameters<typeof data.exportPage>[0]): Promise<ExportPageResponse> => {
-    const page = data.exportPage(position, { ...newCall(call.requestId, pageTimeoutMs), ...call });
+    // Each page has a deadline of its own: that of the request would end a long export.
+    const { requestId, signal, trace } = call;
+    const page = data.exportPage(position, { ...newCall(requestId, pageTimeoutMs), signal, trace });
     // It may be waited for later.
     page.catch(() => {});
     return page;
