@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { runChild } from './child.mjs';
 import { messageOf } from './errors.mjs';
 import { listPackages, npmPiece } from './image/packages.mjs';
+import { prepare } from './launch.mjs';
 import { npm } from './npm.mjs';
 import { withFolder } from './temporary-folder.mjs';
 import { transpile } from './transpile.mjs';
@@ -11,7 +12,7 @@ import { transpile } from './transpile.mjs';
 /**
  * @import { LockedPackages } from './install.mjs'
  *
- * @typedef {object} Manifest What a package.json says.
+ * @typedef {object} Manifest The members of a package.json that are used here.
  * @property {string} name
  * @property {string} version
  * @property {string} license
@@ -110,7 +111,10 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     const [name = '', destination = '.'] = process.argv.slice(2);
     if (!packages.includes(name))
       throw new Error(`Usage: node scripts/packages.mjs ${packages.join('|')} [folder], not "${name}"`);
-    console.log(await packPackage(name, path.resolve(destination)));
+    const folder = path.resolve(destination);
+    // The types of the client are made by the compiler, which is a package of the tests.
+    await prepare(`services/${name}`, 'all');
+    console.log(await packPackage(name, folder));
   } catch (error) {
     console.error(messageOf(error));
     process.exitCode = 1;

@@ -49,10 +49,9 @@ const exampleValues = {
  */
 export async function writeRelease(root, { output, image = defaultImage }) {
   const place = parsePlace(image);
+  checkOutput(output);
   const version = readVersion(root);
-  if (existsSync(output)) throw new Error(`${output} is there already: remove it, or name another folder by --output.`);
   const parent = path.dirname(output);
-  if (!existsSync(parent)) throw new Error(`${parent}, in which the release would be written, does not exist.`);
   const reference = `${image}:${version}`;
   const files = {
     imageArchive: `image/granary-${version}.tar`,
@@ -77,6 +76,13 @@ export async function writeRelease(root, { output, image = defaultImage }) {
     return built.digest;
   });
   return { files, reference, digest };
+}
+
+/** Throws a sentence for a folder that exists or cannot be made. @param {string} output */
+function checkOutput(output) {
+  if (existsSync(output)) throw new Error(`${output} is there already: remove it, or name another folder by --output.`);
+  const parent = path.dirname(output);
+  if (!existsSync(parent)) throw new Error(`${parent}, in which the release would be written, does not exist.`);
 }
 
 /**
@@ -164,11 +170,13 @@ async function main() {
   checkPlatform();
   if (values.output === '') throw new Error('--output needs a value.');
   const root = path.dirname(import.meta.dirname);
-  const here = userDirectory('release');
+  const output = path.resolve(userDirectory('release'), values.output ?? `granary-${readVersion(root)}`);
+  const image = values.image ?? defaultImage;
+  // Before minutes of installing and building.
+  parsePlace(image);
+  checkOutput(output);
   // The types of the client are made by the compiler, which is a package of the tests.
   await prepare('services/operator', 'all');
-  const output = path.resolve(here, values.output ?? `granary-${readVersion(root)}`);
-  const image = values.image ?? defaultImage;
   const { reference, digest } = await writeRelease(root, { output, image });
   console.log(`${output}: ${reference}, ${digest}\nINSTALL.md there says how it is installed.`);
 }

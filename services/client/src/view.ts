@@ -80,7 +80,7 @@ export class View<R extends object, V extends object> {
   }
 }
 
-/** What `rows` of a predefined query takes: its parameters may only be left out where none of them is required. */
+/** The arguments of `rows` of a predefined query: parameters may be left out only where none of them is required. */
 type RowsArguments<P extends object> =
   Record<never, never> extends P
     ? [parameters?: P, options?: CallOptions & { version?: string }]

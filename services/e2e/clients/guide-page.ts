@@ -52,7 +52,7 @@ export interface PageRun {
   output: string;
 }
 
-/** What the commands of a page need beside the service. */
+/** The things that the commands of a page need beside the service. */
 export interface PageTools {
   /** The Python of its program. */
   python?: string;

@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander';
 import { exitCodes, Failure, UsageError } from '../failure.ts';
-import { assertFree, profilesWith, storeKey } from '../profiles/stored-keys.ts';
+import { assertFree, profilesWith, replaceKey } from '../profiles/stored-keys.ts';
 import { action, type Invocation } from '../session/invocation.ts';
 import { printList } from '../terminal/table.ts';
 import { jsonWith, objectArgument, definitionHelp } from './definition.ts';
@@ -116,6 +116,7 @@ async function regenerate(call: Invocation<KeyOptions>): Promise<void> {
   const kept = await storeInAll(
     users.filter((profile) => profile !== saveAs),
     { url: target.url, app: app.id, appKey: issued.app_key },
+    replaced?.last_four ?? '',
   );
   await handOver(call, issued, target, saveAs, kept.names.length > 0);
   for (const profile of kept.names) terminal.say(`The profile "${profile}" had the key, and has the new one.`);
@@ -126,20 +127,20 @@ async function regenerate(call: Invocation<KeyOptions>): Promise<void> {
 }
 
 /**
- * Stores a key in these profiles. Resolves to the names of those that have it, and to why others do not: a key that is
+ * Stores a key in those of these profiles that still have the one that ends so. Resolves to the names of those that have it, and to why others do not: a key that is
  * not stored has to be printed before that is told.
  */
 async function storeInAll(
   profiles: readonly string[],
   { appKey, ...others }: { url: string; app: string; appKey: string | null },
+  lastFour: string,
 ): Promise<{ names: string[]; failure?: Failure }> {
   const names: string[] = [];
   let failure: Failure | undefined;
   if (appKey === null) return { names };
   for (const name of profiles) {
     try {
-      await storeKey(name, { ...others, appKey });
-      names.push(name);
+      if (await replaceKey(name, { ...others, appKey }, lastFour)) names.push(name);
     } catch (error) {
       const nextStep = `\`granary login --profile ${name}\` stores the new key.`;
       const problem = `The profile "${name}" has the replaced key still: ${(error as Error).message}`;

@@ -154,10 +154,11 @@ const shownKey = (key: string | undefined): string | undefined => key && `…${k
 
 async function use(call: Invocation): Promise<void> {
   const [name] = call.args<[string]>();
-  const { profiles } = await readProfiles();
-  if (!profiles[name]) throw new UsageError(`There is no profile "${name}"`, '`granary profiles` lists them.');
+  let url: string | undefined;
   await changeProfiles((present) => {
+    url = present.profiles[name]?.url;
+    if (url === undefined) throw new UsageError(`There is no profile "${name}"`, '`granary profiles` lists them.');
     present.current = name;
   });
-  call.terminal.say(`"${name}" is used now: ${profiles[name].url}`);
+  call.terminal.say(`"${name}" is used now: ${url}`);
 }

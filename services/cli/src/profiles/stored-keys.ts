@@ -28,12 +28,27 @@ export async function storeKey(name: string, key: AppKey): Promise<void> {
   });
 }
 
+/**
+ * Stores a key in a profile in the place of one of the same app that ends so. Resolves to false where the profile does
+ * not have it any more, and leaves it as it is.
+ */
+export async function replaceKey(name: string, key: AppKey, lastFour: string): Promise<boolean> {
+  let isReplaced = false;
+  await changeProfiles(({ profiles }) => {
+    const profile = profiles[name];
+    isReplaced = profile !== undefined && hasKey(profile, { ...key, lastFour });
+    if (isReplaced) profiles[name] = { ...profile, ...key };
+  });
+  return isReplaced;
+}
+
+const hasKey = (profile: Profile, { url, app, lastFour }: { url: string; app: string; lastFour: string }): boolean =>
+  profile.url === url && profile.app === app && profile.appKey?.slice(-4) === lastFour;
+
 /** The names of the profiles with the key of an app that ends so. */
-export async function profilesWith({ url, app, lastFour }: { url: string; app: string; lastFour: string }) {
+export async function profilesWith(key: { url: string; app: string; lastFour: string }) {
   const { profiles } = await readProfiles();
-  const hasKey = (profile: Profile) =>
-    profile.url === url && profile.app === app && profile.appKey?.slice(-4) === lastFour;
-  return Object.keys(profiles).filter((name) => hasKey(profiles[name]!));
+  return Object.keys(profiles).filter((name) => hasKey(profiles[name]!, key));
 }
 
 /** Takes an app with its key from all profiles. Resolves to their names. */

@@ -4,7 +4,7 @@ import { clientDisconnected } from '../http/body';
 import type { EncodedBody } from '../http/compression';
 import { whenDrained } from '../http/drained';
 
-/** What a client gets where it has got nothing for so long; no `bytes`: nothing. */
+/** A sign of life for a client that gets nothing for `everyMs`; without `bytes` there is none. */
 export interface Heartbeat {
   bytes: Buffer | undefined;
   everyMs: number;
@@ -24,7 +24,6 @@ export class ExportSink {
   /** Resolves once the client has room for more. Rejects with CANCELLED where it has gone. */
   async write(bytes: Buffer): Promise<void> {
     if (bytes.length === 0) return;
-    this.sentAtMs = performance.now();
     this.transfer.moved(bytes.length);
     if (this.encoded) {
       await this.encoded.write(bytes);
@@ -32,6 +31,7 @@ export class ExportSink {
       this.outgoing.write(bytes);
       await whenDrained(this.outgoing, this.transfer);
     }
+    this.sentAtMs = performance.now();
     if (this.outgoing.destroyed) throw clientDisconnected();
   }
 

@@ -11,7 +11,7 @@ export interface FormatWriter {
   /** Some lines, each the JSON text of a document. */
   part(lines: Buffer): Buffer;
   end(): Buffer;
-  /** What readers pass over between two parts; undefined where they would take everything for a document. */
+  /** Bytes between two parts that readers pass over; undefined where they would take everything for a document. */
   heartbeat: Buffer | undefined;
   /** Fields of the documents so far that have no place in the format. */
   omittedFields(): string[];

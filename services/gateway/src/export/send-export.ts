@@ -78,7 +78,8 @@ const needsChunks = (): ServiceError =>
 
 /** Without this the server would end each connection that is idle, also where no document has met the filter so far. */
 function endIfNotRead(outgoing: ServerResponse): void {
-  if (outgoing.writableNeedDrain) outgoing.destroy();
+  // After its end a response does not say that it needs a drain.
+  if (outgoing.writableNeedDrain || outgoing.writableEnded) outgoing.destroy();
 }
 
 async function* touching(
@@ -163,6 +164,8 @@ function headersOf(
     'Content-Type': contentTypes[format],
     'Content-Disposition': `attachment; filename="${appId}-${collection}-${height}.${format}"`,
     'Cache-Control': 'no-store',
+    // nginx would keep the empty lines back.
+    'X-Accel-Buffering': 'no',
     Vary: 'Accept-Encoding',
     'X-Granary-Height': height,
     ...(omittedFields.length > 0 && { [omittedHeader]: headerList(omittedFields) }),

@@ -144,7 +144,12 @@ export class EncodedBody {
 
   /** Sends what the encoder keeps back until it has more. */
   async flush(): Promise<void> {
-    await Promise.race([this.failed, new Promise<void>((resolve) => this.encoder.flush(resolve))]);
+    await this.slots.acquire();
+    try {
+      await Promise.race([this.failed, new Promise<void>((resolve) => this.encoder.flush(resolve))]);
+    } finally {
+      this.slots.release();
+    }
     await whenDrained(this.response, this.observer);
   }
 

@@ -24,7 +24,8 @@ export const exportRoutes = [
     summary: 'Export a collection',
     description:
       'All documents of a collection as they were at one height, in the order of their ids, as one stream of any length. ' +
-      'What breaks off goes on by the same `at`, with `after` the id of the last whole line. See docs/import-export.md.',
+      'What breaks off goes on by the same `at`, with `after` the id of the last whole line that is not empty. Lines and arrays have an empty line now and then ' +
+      'while no document meets the filter. See docs/import-export.md.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Read' },
     query: exportQuery,
