@@ -127,8 +127,9 @@ async function regenerate(call: Invocation<KeyOptions>): Promise<void> {
 }
 
 /**
- * Stores a key in those of these profiles that still have the one that ends so. Resolves to the names of those that have it, and to why others do not: a key that is
- * not stored has to be printed before that is told.
+ * Stores a key in each of these profiles that still has the replaced one, told by its last four characters.
+ * Resolves to the names of the profiles that have the new key, and to the failure that kept others from it: a key
+ * that is not stored has to be printed before its failure is.
  */
 async function storeInAll(
   profiles: readonly string[],
