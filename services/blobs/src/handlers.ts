@@ -30,20 +30,21 @@ export function blobsImplementation(context: BlobsContext): Implementation<Blobs
 async function deleteBlob(context: BlobsContext, request: DeleteBlobRequest, call: Call): Promise<DeleteBlobResponse> {
   const { appId, collection, blobId, ticketId } = request;
   const hasKey = (request.idempotency?.key ?? '') !== '';
+  let rowId: string;
   try {
-    await findVisible(context, appId, collection, blobId);
+    ({ rowId } = await findVisible(context, appId, collection, blobId));
   } catch (error) {
     if (!hasKey || !isBlobNotFound(error)) throw error;
     return findEarlierDeletion(context, request, call);
   }
-  await recordDeletion(context.pool, blobId, ticketId);
+  await recordDeletion(context.pool, rowId, ticketId);
   const { resultsJson, ticketId: storedTicketId } = await context.data
     .store(deletion(request), call)
     .catch(async (error: unknown) => {
-      if (!isOutcomeUnknown(error)) await withdrawDeletion(context.pool, blobId, ticketId);
+      if (!isOutcomeUnknown(error)) await withdrawDeletion(context.pool, rowId, ticketId);
       throw error;
     });
-  await markDeleted(context.pool, blobId);
+  await markDeleted(context.pool, rowId);
   context.appended.notify();
   // The next round removes what is left, so that a full or slow disk does not fail the deletion.
   await context.removeBytes().catch((error: unknown) => context.log.warn({ err: error }, 'bytes were not removed yet'));

@@ -125,7 +125,7 @@ async function openContext(
     log,
     credentials: () => trust.towards('data'),
     // The writes carry a ticket, so a repeat changes nothing more.
-    repeatable: ['commitUpload', 'store', 'getCommit'],
+    repeatable: ['commitUpload', 'commitUploadUnderId', 'store', 'getCommit'],
   });
   onStop(() => dataClient.close());
   return {

@@ -33,9 +33,10 @@ const commit = { transactionHash: 'ab'.repeat(32), height: 1n, collectionNumber:
 function newApp() {
   const appId = `app-${randomUUID()}`;
   const pending = async (db: Queryable) => {
-    const [blobId, objectKey] = [randomUUID(), randomUUID()];
+    const [rowId, objectKey] = [randomUUID(), randomUUID()];
     const used = await insertPending(db, {
-      blobId,
+      rowId,
+      blobId: rowId,
       appId,
       appNumber: '1',
       collection: 'c',
@@ -46,11 +47,11 @@ function newApp() {
       filename: null,
       ticket: randomUUID(),
     });
-    return { blobId, own: objectKey, used };
+    return { rowId, own: objectKey, used };
   };
   const stored = async () => {
     const blob = await pending(pool);
-    await markStored(pool, [{ blobId: blob.blobId, ...commit }]);
+    await markStored(pool, [{ rowId: blob.rowId, ...commit }]);
     return blob;
   };
   const keysInUse = async () => {
@@ -76,7 +77,7 @@ async function somebodyWaits(): Promise<void> {
 test('an object that an upload is about to use is not released, although its last blob goes at the same moment', async () => {
   const { pending, stored } = newApp();
   const last = await stored();
-  await markDeleted(pool, last.blobId);
+  await markDeleted(pool, last.rowId);
   let releasing: Promise<number> | undefined;
   const { used } = await transaction(pool, async (tx) => {
     const blob = await pending(tx);
@@ -92,7 +93,7 @@ test('an object that an upload is about to use is not released, although its las
 test('an upload does not use an object that is being released', async () => {
   const { appId, pending, stored } = newApp();
   const last = await stored();
-  await markDeleted(pool, last.blobId);
+  await markDeleted(pool, last.rowId);
   let uploading: ReturnType<typeof pending> | undefined;
   await transaction(pool, async (tx) => {
     await tx.query(`update blob set object_key = null where app_id = '${appId}'`);
@@ -108,7 +109,7 @@ test('two that are stored at the same moment end up with one object, and the oth
   const { pending, keysInUse } = newApp();
   const blobs = await Promise.all([pending(pool), pending(pool), pending(pool), pending(pool)]);
   expect(new Set(blobs.map(({ used }) => used)).size).toBe(4);
-  await Promise.all(blobs.map(({ blobId }) => markStored(pool, [{ blobId, ...commit }])));
+  await Promise.all(blobs.map(({ rowId }) => markStored(pool, [{ rowId, ...commit }])));
   const inUse = await keysInUse();
   expect(inUse.length).toBe(1);
   const released = await findReleased(pool, 1_000);
@@ -122,7 +123,7 @@ test('those with the same bytes that are marked together end up with one object 
   const blobs = await Promise.all([pending(pool), pending(pool), pending(pool)]);
   await markStored(
     pool,
-    [before, ...blobs].map(({ blobId }) => ({ blobId, ...commit })),
+    [before, ...blobs].map(({ rowId }) => ({ rowId, ...commit })),
   );
   const inUse = await keysInUse();
   expect(inUse.length).toBe(1);
@@ -135,7 +136,7 @@ test('uploads that are marked beside each other are each counted once, and other
   const { appId, pending } = newApp();
   const markOne = createStoredUploadBatcher(pool);
   const blobs = await Promise.all(Array.from({ length: 20 }, () => pending(pool)));
-  const mark = ({ blobId }: { blobId: string }) => markOne(appId, 'c', { blobId, ...commit });
+  const mark = ({ rowId }: { rowId: string }) => markOne(appId, 'c', { rowId, ...commit });
   await Promise.all(blobs.map(mark));
   // Again changes nothing.
   await Promise.all(blobs.map(mark));
@@ -153,17 +154,17 @@ test('uploads whose marking fails do not hold up those that come after them', as
   const { appId, pending } = newApp();
   const markOne = createStoredUploadBatcher(pool);
   const [broken, whole] = [await pending(pool), await pending(pool)];
-  const failing = markOne(appId, 'c', { ...commit, blobId: broken.blobId, transactionHash: '\0' });
+  const failing = markOne(appId, 'c', { ...commit, rowId: broken.rowId, transactionHash: '\0' });
   failing.catch(() => {});
   // The first one is under way, so this is the next batch.
   await Promise.resolve();
-  await markOne(appId, 'c', { blobId: whole.blobId, ...commit });
+  await markOne(appId, 'c', { rowId: whole.rowId, ...commit });
   await expect(failing).rejects.toThrow();
   const stored = await rows<{ id: string }>(
     pool,
     sql`select blob_id as id from blob where app_id = ${appId} and state = 'stored'`,
   );
-  expect(stored).toEqual([{ id: whole.blobId }]);
+  expect(stored).toEqual([{ id: whole.rowId }]);
 });
 
 test('an upload that is not stored shares its object with nobody, and one that is given up releases only its own', async () => {
@@ -173,8 +174,8 @@ test('an upload that is not stored shares its object with nobody, and one that i
   expect(second.used).toBe(second.own);
   const third = await pending(pool);
   expect(third.used).toBe(second.own);
-  await discardPending(pool, first.blobId);
-  await discardPending(pool, third.blobId);
+  await discardPending(pool, first.rowId);
+  await discardPending(pool, third.rowId);
   const released = await findReleased(pool, 1_000);
   expect([released.includes(first.own), released.includes(second.own)]).toEqual([true, false]);
 });
@@ -188,7 +189,7 @@ test('the same bytes in another app have an object of their own', async () => {
 test('after a removal that failed a backup has its lock at once, and the next removal goes on', async () => {
   const { stored } = newApp();
   const last = await stored();
-  await markDeleted(pool, last.blobId);
+  await markDeleted(pool, last.rowId);
   const removed: string[] = [];
   let isAway = true;
   const store = {

@@ -76,7 +76,7 @@ export const dataAccess = {
     'getOpenapi',
   ],
   // Deleting a blob is a write that deletes its document.
-  blobs: ['changeDocument', 'commitUpload', 'getCommit', 'store'],
+  blobs: ['changeDocument', 'commitUpload', 'commitUploadUnderId', 'getCommit', 'store'],
   // closeWrite can prevent a paid write from being committed.
   payments: ['closeWrite'],
   tasks: ['getCommit', 'getJob'],

@@ -29,7 +29,7 @@ import { changeDocument } from './writes/change-document';
 import { eraseDocument } from './writes/erase-document';
 import { getCommit } from './writes/get-commit';
 import { storeDocuments } from './writes/store';
-import { commitUpload } from './writes/upload';
+import { commitUpload, commitUploadUnderId } from './writes/upload';
 import { validateDocuments } from './writes/validate';
 import { listIndexes } from './collections/index-listing';
 import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';
@@ -161,6 +161,7 @@ function storedHandlers({ plainly, changingCatalog, needingSpace, writing, asJso
 
     store: writing(storeDocuments),
     commitUpload: writing(commitUpload),
+    commitUploadUnderId: writing(commitUploadUnderId),
     getDocument: plainly(getDocument),
     changeDocument: writing(changeDocument),
     eraseDocument: changingCatalog(eraseDocument),

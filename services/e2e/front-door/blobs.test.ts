@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { testBucket } from '@granary/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/testing/stack';
@@ -202,6 +202,142 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     }
     expect((await other.call('DELETE', `/api/apps/${other.appId}/blobs/files/${id}`)).status).toBe(404);
     expect((await get(id)).status).toBe(200);
+  });
+
+  describe('under an id that the client chooses', () => {
+    const put = (id: string, body: Body = bytes, headers: Record<string, string> = {}, target = path) =>
+      app.call<Uploaded>('PUT', `${target}/${id}`, body, {
+        ...(body instanceof FormData ? {} : { 'content-type': 'image/png' }),
+        ...headers,
+      });
+    const taken = { status: 409, body: { code: 'ALREADY_EXISTS' } };
+
+    test('a file is what it is after an upload, raw and in a form', async () => {
+      const [raw, inForm] = [randomUUID(), randomUUID()];
+      const made = await put(raw, bytes, { 'x-blob-metadata': '{"album":"Ulm"}' });
+      expect(made).toMatchObject({ status: 202, body: { blob_id: raw, ticket_id: text, status: 'Completed' } });
+      expect((await put(inForm, form({ album: 'Bonn' }))).status).toBe(202);
+      const { records } = (await app.list<{ album: string }>('files')).body;
+      const described = { size_bytes: bytes.length, sha256, tx_hash: hash, content_type: 'image/png' };
+      expect(records.sort((one, other) => one.album.localeCompare(other.album))).toMatchObject([
+        { id: inForm, blob_id: inForm, album: 'Bonn', ...described },
+        { id: raw, blob_id: raw, album: 'Ulm', ...described },
+      ]);
+      const whole = await get(inForm);
+      expect(whole.bytes.equals(bytes)).toBe(true);
+      expect(whole.headers.get('content-disposition')).toContain(encodeURIComponent('Schönes Bild.png'));
+      expect((await get(raw, { range: 'bytes=0-9' })).status).toBe(206);
+      expect((await app.call('GET', `/api/tasks/${made.body.ticket_id}`)).body['status']).toBe('Completed');
+    });
+
+    test.each(['first', '0190F3A2-B4C8-7D6E-8F90-A1B2C3D4E5F6', '0190f3a2b4c87d6e8f90a1b2c3d4e5f6'])(
+      '%s, which is no id that the service makes, is refused',
+      async (id) => {
+        expect(await put(id)).toMatchObject({
+          status: 400,
+          body: { code: 'VALIDATION_FAILED', details: { blob_id: [text] } },
+        });
+        expect((await app.list('files')).status).toBe(404);
+      },
+    );
+
+    test('an id is taken by a file, by that of an upload, and by a document, and these stay as they are', async () => {
+      const id = randomUUID();
+      await put(id);
+      expect(await put(id, Buffer.from('other'))).toMatchObject(taken);
+      const { blob_id: uploaded } = (await uploadRaw()).body;
+      expect(await put(uploaded, Buffer.from('other'))).toMatchObject(taken);
+      await app.store('files', [{ id: '00000000-0000-7000-8000-000000000001', is: 'mine' }]);
+      expect(await put('00000000-0000-7000-8000-000000000001')).toMatchObject(taken);
+      for (const each of [id, uploaded]) expect((await get(each)).bytes.equals(bytes)).toBe(true);
+      const { records } = (await app.list<{ id: string; sha256?: string; is?: string }>('files')).body;
+      expect(records.map((record) => record.sha256 ?? record.is).sort()).toEqual([sha256, sha256, 'mine'].sort());
+      expect((await get('00000000-0000-7000-8000-000000000001')).status).toBe(404);
+    });
+
+    test('an id is taken by a file whose document alone is deleted', async () => {
+      const id = randomUUID();
+      await put(id);
+      await app.store('files', [{ id, deleted: true }]);
+      expect(await put(id, Buffer.from('other'))).toMatchObject(taken);
+      expect((await get(id)).bytes.equals(bytes)).toBe(true);
+    });
+
+    test('the same id is free in another app and another collection, whose files stay apart', async () => {
+      const id = randomUUID();
+      const others = await newApp(granary);
+      const theirs = `/api/apps/${others.appId}/blobs/files`;
+      await put(id);
+      const send = (target: string, body: string) => put(id, Buffer.from(body), {}, target);
+      expect((await send(`/api/apps/${app.appId}/blobs/others`, 'in another collection')).status).toBe(202);
+      expect((await others.call('PUT', `${theirs}/${id}`, 'theirs', { 'content-type': 'text/plain' })).status).toBe(
+        202,
+      );
+      expect((await get(id)).bytes.equals(bytes)).toBe(true);
+      expect((await others.call('GET', `${theirs}/${id}`)).text).toBe('theirs');
+      expect((await app.call('DELETE', `${path}/${id}`)).status).toBe(202);
+      expect((await others.call('GET', `${theirs}/${id}`)).text).toBe('theirs');
+      expect((await app.call('GET', `/api/apps/${app.appId}/blobs/others/${id}`)).text).toBe('in another collection');
+    });
+
+    test('the id of a file that was deleted is free, and so is one that was erased', async () => {
+      const id = randomUUID();
+      await put(id);
+      await app.call('DELETE', `${path}/${id}`);
+      expect((await put(id, Buffer.from('second'))).status).toBe(202);
+      expect((await get(id)).bytes.toString()).toBe('second');
+      const document = `/api/apps/${app.appId}/collections/files/documents/${id}`;
+      expect((await app.call('DELETE', `${document}?erase=true`)).status).toBe(200);
+      // The file goes by an event of the erasure.
+      expect(await eventually(async () => (await put(id, Buffer.from('third'))).status === 202)).toBe(true);
+      expect((await get(id)).bytes.toString()).toBe('third');
+      expect((await app.list('files')).body.records).toMatchObject([{ id, size_bytes: 5 }]);
+    });
+
+    test('the ids of a deleted collection are free in the next one of its name', async () => {
+      const id = randomUUID();
+      await put(id);
+      await app.call('DELETE', `/api/apps/${app.appId}/collections/files?force=true`);
+      expect((await put(id, Buffer.from('next'))).status).toBe(202);
+      const stats = `/api/apps/${app.appId}/collections/files/stats`;
+      expect((await app.call('GET', stats)).body).toMatchObject({ document_count: 1 });
+      expect((await get(id)).bytes.toString()).toBe('next');
+    });
+
+    test('of many uploads of one id at once one is stored, with the document that belongs to it', async () => {
+      const id = randomUUID();
+      const contents = Array.from({ length: 6 }, (_, index) => Buffer.alloc(1_000 + index, index));
+      const answers = await Promise.all(contents.map((content) => put(id, content)));
+      expect(answers.map(({ status }) => status).sort()).toEqual([202, 409, 409, 409, 409, 409]);
+      const stored = contents[answers.findIndex(({ status }) => status === 202)]!;
+      expect((await get(id)).bytes.equals(stored)).toBe(true);
+      expect((await app.list('files', { include_history: true })).body.records).toMatchObject([
+        { id, size_bytes: stored.length, sha256: createHash('sha256').update(stored).digest('hex') },
+      ]);
+    });
+
+    test('an idempotency key answers a repeated upload as the first one, and refuses another file', async () => {
+      const [id, headers] = [randomUUID(), { 'idempotency-key': 'put-1' }];
+      const first = await put(id, bytes, headers);
+      for (const again of await Promise.all([put(id, bytes, headers), put(id, bytes, headers)])) {
+        expect([again.status, again.body]).toEqual([202, first.body]);
+        expect(again.headers.get('idempotency-replayed')).toBe('true');
+      }
+      expect((await put(id, Buffer.from('x'), headers)).body.code).toBe('IDEMPOTENCY_KEY_REUSED');
+      expect(await put(id)).toMatchObject(taken);
+      expect((await app.list('files', { include_history: true })).body.total).toBe(1);
+    });
+
+    test('a metadata document that the schema refuses leaves the id free', async () => {
+      const id = randomUUID();
+      await app.call('POST', `/api/apps/${app.appId}/collections`, {
+        name: 'files',
+        schema_definition: { fields: { album: { type: 'string', required: true } } },
+      });
+      expect(await put(id)).toMatchObject({ status: 422, body: { code: 'SCHEMA_VIOLATION' } });
+      expect((await get(id)).status).toBe(404);
+      expect((await put(id, form({ album: 'a' }))).status).toBe(202);
+    });
   });
 
   test('an idempotency key makes one blob of repeated uploads of one file, and refuses another file', async () => {

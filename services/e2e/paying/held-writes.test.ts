@@ -12,7 +12,7 @@ const funds = 10_000;
 const hourMs = 3_600_000;
 
 /** How writes reach data. */
-const writes = ['store', 'changeDocument', 'commitUpload', 'createIndex'];
+const writes = ['store', 'changeDocument', 'commitUpload', 'commitUploadUnderId', 'createIndex'];
 /** On a slow machine the time of a request ends before its calls are given up. */
 const unknown = [503, 504];
 /** By which a gateway ends what it has reserved; one that was killed sends none of them. */

@@ -183,6 +183,12 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
     headers: { 'content-type': 'text/plain' },
     other: { body: 'other bytes' },
   }),
+  putBlob: (app) => ({
+    path: pathOf(app, `blobs/files/${randomUUID()}`),
+    body: 'bytes',
+    headers: { 'content-type': 'text/plain' },
+    other: { body: 'other bytes' },
+  }),
   importFile: (app) => ({
     path: pathOf(app, 'collections/docs/import'),
     body: JSON.stringify({ id: newName() }),

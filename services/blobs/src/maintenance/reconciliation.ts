@@ -34,15 +34,15 @@ async function findCommit(context: BlobsContext, ticketId: string): Promise<Comm
  * can, it is discarded. Returns whether it is a blob.
  */
 export async function reconcileUpload(context: BlobsContext, blob: Blob): Promise<boolean> {
-  const isCommitting = context.committing.has(blob.blobId);
+  const isCommitting = context.committing.has(blob.rowId);
   const commit = await findCommit(context, blob.ticket);
   if (commit) {
-    await markStored(context.pool, [storedUpload(blob.blobId, commit)]);
+    await markStored(context.pool, [storedUpload(blob.rowId, commit)]);
     context.appended.notify();
     return true;
   }
   if (isCommitting || context.clock.now().getTime() - blob.createdAt.getTime() < context.pendingGraceMs) return false;
-  await discardPending(context.pool, blob.blobId);
+  await discardPending(context.pool, blob.rowId);
   context.log.info({ blobId: blob.blobId, app: blob.appId }, 'discarded an upload that was never committed');
   return false;
 }
@@ -51,17 +51,17 @@ export async function reconcileUpload(context: BlobsContext, blob: Blob): Promis
 async function reconcileDeletion(context: BlobsContext, blob: Blob): Promise<void> {
   const ticket = blob.deleteTicket!;
   if (await findCommit(context, ticket)) {
-    await markDeleted(context.pool, blob.blobId);
+    await markDeleted(context.pool, blob.rowId);
     context.appended.notify();
   } else {
-    await withdrawDeletion(context.pool, blob.blobId, ticket);
+    await withdrawDeletion(context.pool, blob.rowId, ticket);
   }
 }
 
 async function round(context: BlobsContext, isStopping: () => boolean): Promise<void> {
   for (const blob of await findPending(context.pool, batchSize)) {
     if (isStopping()) return;
-    if (!context.committing.has(blob.blobId)) await reconcileUpload(context, blob);
+    if (!context.committing.has(blob.rowId)) await reconcileUpload(context, blob);
   }
   for (const blob of await findDeleting(context.pool, context.pendingGraceMs, batchSize)) {
     if (isStopping()) return;

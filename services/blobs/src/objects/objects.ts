@@ -26,7 +26,7 @@ export async function knownKeys(db: Queryable, keys: readonly string[]): Promise
  * Makes a stored blob share the object of another one with the same bytes, and releases its own. Needed when both were
  * uploaded concurrently.
  */
-export async function shareObject(tx: Connection, blobId: string): Promise<void> {
+export async function shareObject(tx: Connection, rowId: string): Promise<void> {
   const other = await row<{ own: string; shared: string }>(
     tx,
     sql`select own.object_key as own, shared.object_key as shared
@@ -34,11 +34,11 @@ export async function shareObject(tx: Connection, blobId: string): Promise<void>
         join object own on own.object_key = blob.object_key
         join object shared on shared.app_id = own.app_id and shared.sha256 = own.sha256
           and shared.size_bytes = own.size_bytes and shared.is_shared and shared.released_at is null
-      where blob_id = ${blobId} and not own.is_shared
+      where blob_id = ${rowId} and not own.is_shared
       for share of shared`,
   );
   if (!other) return;
-  await execute(tx, sql`update blob set object_key = ${other.shared} where blob_id = ${blobId}`);
+  await execute(tx, sql`update blob set object_key = ${other.shared} where blob_id = ${rowId}`);
   await releaseObjects(tx, [other.own]);
 }
 

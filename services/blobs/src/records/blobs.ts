@@ -1,12 +1,15 @@
 import { notFound } from '@granary/shared/errors';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { empty, sql } from '@granary/shared/postgres/sql';
+import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { releaseObjects, shareObject } from '../objects/objects';
 import { changeUsage, type UsageChange } from './usage';
 
 export interface Blob {
+  /** The id of the row, which no other blob of any application has. */
+  rowId: string;
+  /** The id that clients use: that of the row, or the one that the client of the upload has chosen. */
   blobId: string;
   appId: string;
   collection: string;
@@ -20,12 +23,14 @@ export interface Blob {
   filename: string | null;
   ticket: string;
   deleteTicket: string | null;
+  /** The number of the collection in the catalog of `data`; null where it is not known. */
+  collectionNumber: bigint | null;
   createdAt: Date;
 }
 
-/** A blob, and the commit that made it visible. */
+/** A blob by its row, and the commit that made it visible. */
 export interface StoredUpload {
-  blobId: string;
+  rowId: string;
   transactionHash: string;
   height: bigint;
   /** The number of the collection in the catalog of `data`; 0 when the answer has none. */
@@ -34,10 +39,10 @@ export interface StoredUpload {
 
 /** The stored upload of a blob, from the answer of `data` about its commit. */
 export const storedUpload = (
-  blobId: string,
+  rowId: string,
   commit: { transactionHash: string; height: string; collectionNumber: string },
 ): StoredUpload => ({
-  blobId,
+  rowId,
   transactionHash: commit.transactionHash,
   height: BigInt(commit.height),
   collectionNumber: BigInt(commit.collectionNumber),
@@ -45,13 +50,17 @@ export const storedUpload = (
 
 export const blobNotFound = () => notFound('BLOB_NOT_FOUND', 'There is no such blob');
 
-const columns = sql`blob_id as "blobId", app_id as "appId", collection, state, object_key as "objectKey",
+const columns = sql`blob_id as "rowId", coalesce(chosen_id, blob_id) as "blobId", app_id as "appId", collection, state, object_key as "objectKey",
   size_bytes as "sizeBytes", sha256, content_type as "contentType", filename, ticket, delete_ticket as "deleteTicket",
-  created_at as "createdAt"`;
+  collection_number as "collectionNumber", created_at as "createdAt"`;
+
+/** The rows of the blobs that clients know by some ids. */
+const hasId = (blobIds: readonly string[]): Sql =>
+  sql`(chosen_id = any(${blobIds}::text[]) or (chosen_id is null and blob_id = any(${blobIds}::text[])))`;
 
 export interface NewBlob extends Pick<
   Blob,
-  'blobId' | 'appId' | 'collection' | 'sha256' | 'contentType' | 'filename' | 'ticket'
+  'rowId' | 'blobId' | 'appId' | 'collection' | 'sha256' | 'contentType' | 'filename' | 'ticket'
 > {
   appNumber: string;
   objectKey: string;
@@ -63,7 +72,8 @@ export interface NewBlob extends Pick<
  * object of the same app with the same bytes.
  */
 export async function insertPending(db: Queryable, blob: NewBlob): Promise<string> {
-  const { appId, objectKey, sha256, sizeBytes } = blob;
+  const { rowId, blobId, appId, objectKey, sha256, sizeBytes } = blob;
+  const chosenId = blobId === rowId ? null : blobId;
   const inserted = await row<{ objectKey: string }>(
     db,
     sql`with shared as (
@@ -73,8 +83,8 @@ export async function insertPending(db: Queryable, blob: NewBlob): Promise<strin
       own as (
         insert into object (object_key, app_id, sha256, size_bytes)
         select ${objectKey}, ${appId}, ${sha256}, ${sizeBytes} where not exists (select from shared))
-      insert into blob (blob_id, app_id, app_number, collection, object_key, size_bytes, sha256, content_type, filename, ticket)
-      values (${blob.blobId}, ${appId}, ${blob.appNumber}::bigint, ${blob.collection},
+      insert into blob (blob_id, chosen_id, app_id, app_number, collection, object_key, size_bytes, sha256, content_type, filename, ticket)
+      values (${rowId}, ${chosenId}, ${appId}, ${blob.appNumber}::bigint, ${blob.collection},
         coalesce((select object_key from shared), ${objectKey}),
         ${sizeBytes}, ${sha256}, ${blob.contentType}, ${blob.filename}, ${blob.ticket})
       returning object_key as "objectKey"`,
@@ -83,26 +93,31 @@ export async function insertPending(db: Queryable, blob: NewBlob): Promise<strin
 }
 
 /** Deletes a blob that never became visible. */
-export async function discardPending(pool: Pool, blobId: string): Promise<void> {
+export async function discardPending(pool: Pool, rowId: string): Promise<void> {
   await retriedTransaction(pool, async (tx) => {
     const forgotten = await row<{ objectKey: string }>(
       tx,
-      sql`delete from blob where blob_id = ${blobId} and state = 'pending' returning object_key as "objectKey"`,
+      sql`delete from blob where blob_id = ${rowId} and state = 'pending' returning object_key as "objectKey"`,
     );
     if (forgotten) await releaseObjects(tx, [forgotten.objectKey]);
   });
 }
 
-export async function findBlob(
-  db: Queryable,
-  appId: string,
-  collection: string,
-  blobId: string,
-): Promise<Blob | undefined> {
-  return row<Blob>(
+/** A blob that is not deleted, by its row. */
+export async function findBlob(db: Queryable, rowId: string): Promise<Blob | undefined> {
+  return row<Blob>(db, sql`select ${columns} from blob where blob_id = ${rowId} and state <> 'deleted'`);
+}
+
+/**
+ * The blobs of a collection with an id: the stored one, or the newest of several of which the events of their deletion
+ * are still to come, and then the uploads under this id whose outcome is unknown, one of which `data` commits at most.
+ */
+export async function findBlobs(db: Queryable, appId: string, collection: string, blobId: string): Promise<Blob[]> {
+  return rows<Blob>(
     db,
     sql`select ${columns} from blob
-      where blob_id = ${blobId} and app_id = ${appId} and collection = ${collection} and state <> 'deleted'`,
+      where app_id = ${appId} and collection = ${collection} and ${hasId([blobId])} and state <> 'deleted'
+      order by state = 'stored' desc, height desc, created_at`,
   );
 }
 
@@ -118,12 +133,12 @@ export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): 
         sql`with stored as (
             update blob set state = 'stored', tx_hash = upload.tx_hash, height = upload.height, stored_at = now(),
               collection_number = nullif(upload.collection_number, 0)
-            from unnest(${uploads.map(({ blobId }) => blobId)}::text[],
+            from unnest(${uploads.map(({ rowId }) => rowId)}::text[],
                 ${uploads.map(({ transactionHash }) => transactionHash)}::text[],
                 ${uploads.map(({ height }) => height)}::bigint[],
                 ${uploads.map(({ collectionNumber }) => collectionNumber)}::bigint[])
-              as upload (blob_id, tx_hash, height, collection_number)
-            where blob.blob_id = upload.blob_id and state = 'pending'
+              as upload (row_id, tx_hash, height, collection_number)
+            where blob.blob_id = upload.row_id and state = 'pending'
             returning blob.blob_id, app_id, collection, blob.collection_number, size_bytes, sha256, object_key),
           first as (
             select distinct on (app_id, sha256, size_bytes) app_id, sha256, size_bytes, object_key
@@ -142,7 +157,7 @@ export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): 
           from stored group by app_id, collection, collection_number order by app_id, collection, collection_number`,
       );
       for (const change of changes) {
-        for (const blobId of change.notShared) await shareObject(tx, blobId);
+        for (const rowId of change.notShared) await shareObject(tx, rowId);
         await changeUsage(tx, change);
       }
     });
@@ -154,27 +169,27 @@ export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): 
 }
 
 /** Records the ticket of a deletion before `data` deletes the metadata document under it. */
-export async function recordDeletion(db: Queryable, blobId: string, ticket: string): Promise<void> {
+export async function recordDeletion(db: Queryable, rowId: string, ticket: string): Promise<void> {
   await execute(
     db,
-    sql`update blob set delete_ticket = ${ticket}, delete_asked_at = now() where blob_id = ${blobId} and state = 'stored'`,
+    sql`update blob set delete_ticket = ${ticket}, delete_asked_at = now() where blob_id = ${rowId} and state = 'stored'`,
   );
 }
 
-export async function withdrawDeletion(db: Queryable, blobId: string, ticket: string): Promise<void> {
+export async function withdrawDeletion(db: Queryable, rowId: string, ticket: string): Promise<void> {
   await execute(
     db,
     sql`update blob set delete_ticket = null, delete_asked_at = null
-      where blob_id = ${blobId} and state = 'stored' and delete_ticket = ${ticket}`,
+      where blob_id = ${rowId} and state = 'stored' and delete_ticket = ${ticket}`,
   );
 }
 
 /** Marks a blob as deleted after its metadata document. Its bytes are removed later. */
-export async function markDeleted(pool: Pool, blobId: string): Promise<void> {
+export async function markDeleted(pool: Pool, rowId: string): Promise<void> {
   await retriedTransaction(pool, async (tx) => {
     const gone = await row<UsageChange>(
       tx,
-      sql`update blob set state = 'deleted', deleted_at = now() where blob_id = ${blobId} and state = 'stored'
+      sql`update blob set state = 'deleted', deleted_at = now() where blob_id = ${rowId} and state = 'stored'
         returning app_id as "appId", collection, collection_number as "collectionNumber", -size_bytes as "sizeBytes",
           -1::bigint as "blobCount"`,
     );
@@ -202,7 +217,7 @@ export async function markAllDeleted(
         update blob set state = 'deleted', deleted_at = now()
         where app_id = ${scope.appId} and state = 'stored' and ${isMeant}
           ${scope.collection === undefined ? empty : sql`and collection = ${scope.collection}`}
-          ${scope.blobIds === undefined ? empty : sql`and blob_id = any(${scope.blobIds})`}
+          ${scope.blobIds === undefined ? empty : sql`and ${hasId(scope.blobIds)}`}
         returning app_id, collection, collection_number, size_bytes)
       select app_id as "appId", collection, collection_number as "collectionNumber", -sum(size_bytes)::bigint as "sizeBytes", -count(*) as "blobCount"
       from gone group by app_id, collection, collection_number order by collection, collection_number`,

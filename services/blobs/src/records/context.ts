@@ -21,7 +21,7 @@ export interface BlobsContext {
   data: Client<DataDefinition>;
   /** Notified after events were committed. */
   appended: Signal;
-  /** Blobs whose commit is in flight in this process; reconciliation skips them. */
+  /** Rows of blobs whose commit is in flight in this process; reconciliation skips them. */
   committing: Set<string>;
   markStored: MarkStored;
   removeBytes: Removal;

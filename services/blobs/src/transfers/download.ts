@@ -9,7 +9,7 @@ import {
 } from '@granary/shared/trust/transfer-permit';
 import type { ByteRange, ObjectStore } from '../stores/store';
 import { flow } from '@granary/shared/http/pipe';
-import { blobNotFound, findBlob, type Blob } from '../records/blobs';
+import { blobNotFound, findBlob, findBlobs, type Blob } from '../records/blobs';
 import { evaluateConditions } from './conditions';
 import { contentDisposition } from './content';
 import type { BlobsContext } from '../records/context';
@@ -25,10 +25,22 @@ export async function findVisible(
   collection: string,
   blobId: string,
 ): Promise<Blob> {
-  const blob = await findBlob(context.pool, appId, collection, blobId);
+  const blob = await findIfVisible(context, appId, collection, blobId);
   if (!blob) throw blobNotFound();
-  if (blob.state === 'pending' && !(await reconcileUpload(context, blob))) throw blobNotFound();
   return blob;
+}
+
+/** The same blob; undefined where there is none. */
+export async function findIfVisible(
+  context: BlobsContext,
+  appId: string,
+  collection: string,
+  blobId: string,
+): Promise<Blob | undefined> {
+  for (const blob of await findBlobs(context.pool, appId, collection, blobId)) {
+    if (blob.state === 'stored' || (await reconcileUpload(context, blob))) return blob;
+  }
+  return undefined;
 }
 
 /**
@@ -89,7 +101,7 @@ export async function download(
 async function readBytes(context: BlobsContext, blob: Blob, range: ByteRange | undefined): Promise<Readable> {
   const bytes = await context.store.read(blob.objectKey!, range);
   if (bytes) return bytes;
-  const again = await findBlob(context.pool, blob.appId, blob.collection, blob.blobId);
+  const again = await findBlob(context.pool, blob.rowId);
   if (!again) throw blobNotFound();
   const others = again.objectKey === blob.objectKey ? undefined : await context.store.read(again.objectKey!, range);
   if (!others) throw new Error(`the object of blob ${blob.blobId} is gone`);

@@ -3,7 +3,12 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { ServiceError, unavailable, type StatusName } from '@granary/shared/errors';
-import { permitErrorHeader, permitHeader, type TransferPermit } from '@granary/shared/trust/transfer-permit';
+import {
+  permitErrorHeader,
+  permitHeader,
+  uploadMethod,
+  type TransferPermit,
+} from '@granary/shared/trust/transfer-permit';
 import { toServiceError } from '@granary/shared/rpc/status';
 import { formatHostPort, parseHostPort } from '@granary/shared/host-port';
 import { drainHttp } from '@granary/shared/http/drain';
@@ -44,7 +49,8 @@ const lingerMs = 5_000;
 const socketBufferBytes = 256 * 1024;
 
 /**
- * The internal HTTP listener: `POST /blob` uploads, `GET` and `HEAD /blob` download. The permit of the gateway names
+ * The internal HTTP listener: `POST /blob` uploads, `PUT /blob` uploads under an id that the client has chosen, `GET`
+ * and `HEAD /blob` download. The permit of the gateway names
  * the operation and the blob; requests without one are refused.
  */
 export async function startTransferServer(
@@ -116,7 +122,7 @@ async function serve(
   { permit, requestId }: { permit: TransferPermit; requestId: string },
 ): Promise<void> {
   const { method, url } = request;
-  if (url === '/blob' && method === 'POST' && permit.op === 'upload') {
+  if (url === '/blob' && permit.op === 'upload' && method === uploadMethod(permit)) {
     const bounded = { ...permit, maxBytes: Math.min(permit.maxBytes, options.maxBytes) };
     answerJson(response, 202, await upload(context, request, bounded, requestId));
   } else if (url === '/blob' && (method === 'GET' || method === 'HEAD') && permit.op === 'read') {

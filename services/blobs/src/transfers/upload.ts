@@ -1,10 +1,12 @@
 import type { IncomingMessage } from 'node:http';
+import { newDocumentId } from '@granary/shared/ids';
 import { ServiceError, unavailable } from '@granary/shared/errors';
 import type { UploadPermit } from '@granary/shared/trust/transfer-permit';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
-import { discardPending, insertPending, storedUpload } from '../records/blobs';
+import { discardPending, insertPending, storedUpload, type Blob } from '../records/blobs';
 import { storedFilename, storedType } from './content';
+import { findIfVisible } from './download';
 import { dataTimeoutMs, isOutcomeUnknown, type BlobsContext } from '../records/context';
 import { formOverheadBytes, metadataMaxBytes, receiveForm, receiveRaw, tooLarge, type ReceivedUpload } from './form';
 import { canonicalMetadata, contentHash } from './metadata';
@@ -35,13 +37,15 @@ export async function upload(
   context.objectStorage.refuseWhenFull();
   const received = await (isForm ? receiveForm : receiveRaw)(request, context.store, permit.maxBytes);
   const { object } = received;
-  context.committing.add(permit.blobId);
+  // Another application, and an upload at the same time, may have chosen the same id.
+  const rowId = permit.isIdChosen === true ? newDocumentId() : permit.blobId;
+  context.committing.add(rowId);
   try {
-    const message = await prepare(context, received, permit, requestId).catch(async (error: unknown) => {
+    const message = await prepare(context, rowId, received, permit, requestId).catch(async (error: unknown) => {
       await object.discard();
       throw error;
     });
-    const committed = await commit(context, message, requestId);
+    const committed = await commit(context, { rowId, permit, message }, requestId);
     const { createdCollection: created } = committed;
     return {
       ticket_id: committed.ticketId,
@@ -51,7 +55,7 @@ export async function upload(
       ...(created && { created_collection: { name: created.name, access_policy: { read: created.readAccess } } }),
     };
   } finally {
-    context.committing.delete(permit.blobId);
+    context.committing.delete(rowId);
   }
 }
 
@@ -72,6 +76,7 @@ function refuseEarly(request: IncomingMessage, maxBytes: number, isForm: boolean
 /** Checks the metadata, inserts the pending row and makes the bytes durable. */
 async function prepare(
   context: BlobsContext,
+  rowId: string,
   received: ReceivedUpload,
   permit: UploadPermit,
   requestId: string,
@@ -82,7 +87,9 @@ async function prepare(
   const contentType = storedType(received.contentType);
   const filename = storedFilename(received.filename);
   const startedMs = context.clock.now().getTime();
+  const taken = permit.isIdChosen === true ? await findIfVisible(context, appId, collection, blobId) : undefined;
   const objectKey = await insertPending(context.pool, {
+    rowId,
     blobId,
     appId,
     appNumber,
@@ -100,7 +107,7 @@ async function prepare(
     refuseLate(context, startedMs);
   } catch (error) {
     // The commit was never sent, so the outcome is known.
-    await dropped(context, blobId, requestId, () => discardPending(context.pool, blobId));
+    await dropped(context, rowId, requestId, () => discardPending(context.pool, rowId));
     throw error;
   }
   return {
@@ -116,6 +123,7 @@ async function prepare(
     uploadedAt: context.clock.now().toISOString(),
     isPaid: permit.isPaid,
     isHeld: permit.isHeld,
+    ...(taken && { takenInCollection: numberOfCollection(taken) }),
     idempotency: {
       caller: permit.caller,
       method: permit.method,
@@ -125,6 +133,9 @@ async function prepare(
     },
   };
 }
+
+/** The number that `data` compares: 0 is that of a collection of which it is not known. */
+const numberOfCollection = ({ collectionNumber }: Blob): string => (collectionNumber ?? 0n).toString();
 
 /**
  * Reconciliation discards a pending blob at a certain age, and nothing may be committed by then. So an upload that
@@ -138,42 +149,45 @@ function refuseLate(context: BlobsContext, startedMs: number): void {
 /** Drops a refused upload. If that fails, its row remains and is reconciled later. */
 async function dropped(
   context: BlobsContext,
-  blobId: string,
+  rowId: string,
   requestId: string,
   drop: () => Promise<void>,
 ): Promise<void> {
   await drop().catch((error: unknown) => {
-    context.log.warn({ err: error, requestId, blobId }, 'an upload that was refused is not removed yet');
+    context.log.warn({ err: error, requestId, blobId: rowId }, 'an upload that was refused is not removed yet');
   });
 }
 
 async function commit(
   context: BlobsContext,
-  message: CommitUploadRequest,
+  { rowId, permit, message }: { rowId: string; permit: UploadPermit; message: CommitUploadRequest },
   requestId: string,
 ): Promise<CommitUploadResponse> {
-  const { blobId } = message;
+  const { data } = context;
   const drop = () =>
-    dropped(context, blobId, requestId, async () => {
-      await discardPending(context.pool, blobId);
+    dropped(context, rowId, requestId, async () => {
+      await discardPending(context.pool, rowId);
       await context.removeBytes();
     });
   let committed: CommitUploadResponse;
   try {
-    committed = await context.data.commitUpload(message, callWithin(context, requestId, dataTimeoutMs));
+    const call = callWithin(context, requestId, dataTimeoutMs);
+    committed = await (permit.isIdChosen === true
+      ? data.commitUploadUnderId(message, call)
+      : data.commitUpload(message, call));
   } catch (error) {
     if (!isOutcomeUnknown(error)) await drop();
     throw error;
   }
-  if (committed.blobId !== blobId) {
+  if (committed.ticketId !== message.ticketId || committed.blobId !== message.blobId) {
     // A repeat of an earlier upload with the same idempotency key: the answer is the earlier blob.
     await drop();
     return committed;
   }
-  const stored = storedUpload(blobId, committed);
+  const stored = storedUpload(rowId, committed);
   await context.markStored(message.appId, message.collection, stored).catch((error: unknown) => {
     // It is visible, because `data` has committed it; the row is updated when it is read or reconciled.
-    context.log.warn({ err: error, requestId, blobId }, 'a committed blob was not marked as stored');
+    context.log.warn({ err: error, requestId, blobId: rowId }, 'a committed blob was not marked as stored');
   });
   context.appended.notify();
   return committed;

@@ -25,7 +25,7 @@ export interface Commits {
 }
 
 /**
- * The four calls of the data service that blobs makes, with what the contract says about tickets and idempotency keys.
+ * The five calls of the data service that blobs makes, with what the contract says about tickets and idempotency keys.
  */
 export function commitsInMemory(): Commits {
   const byTicket = new Map<string, CommitUploadResponse>();
@@ -56,21 +56,29 @@ export function commitsInMemory(): Commits {
     byTicket.set(ticketId, made);
     return made;
   };
+  const commitUpload: Handlers<DataDefinition>['commitUpload'] = async (request) => {
+    if (commits.mood instanceof ServiceError) throw commits.mood;
+    if (commits.mood === 'down') throw unavailable();
+    const { key, contentHash } = request.idempotency!;
+    const used = key === '' ? undefined : byKey.get(key);
+    if (used) {
+      if (used.hash === contentHash.toString('hex')) return used.response;
+      throw new ServiceError('ALREADY_EXISTS', 'IDEMPOTENCY_KEY_REUSED', 'The key was used for something else');
+    }
+    if (!byTicket.has(request.ticketId)) commits.uploads.push(request);
+    const response = commit(request.ticketId, request.blobId);
+    if (key !== '') byKey.set(key, { hash: contentHash.toString('hex'), response });
+    loseAnswer(commits);
+    return response;
+  };
   const handlers: Partial<Handlers<DataDefinition>> = {
-    commitUpload: async (request) => {
-      if (commits.mood instanceof ServiceError) throw commits.mood;
-      if (commits.mood === 'down') throw unavailable();
-      const { key, contentHash } = request.idempotency!;
-      const used = key === '' ? undefined : byKey.get(key);
-      if (used) {
-        if (used.hash === contentHash.toString('hex')) return used.response;
-        throw new ServiceError('ALREADY_EXISTS', 'IDEMPOTENCY_KEY_REUSED', 'The key was used for something else');
-      }
-      if (!byTicket.has(request.ticketId)) commits.uploads.push(request);
-      const response = commit(request.ticketId, request.blobId);
-      if (key !== '') byKey.set(key, { hash: contentHash.toString('hex'), response });
-      loseAnswer(commits);
-      return response;
+    commitUpload,
+    // An id is taken here where its blob is: there are no documents.
+    commitUploadUnderId: async (request, call) => {
+      const isKept = byKey.has(request.idempotency!.key) || byTicket.has(request.ticketId);
+      if (typeof request.takenInCollection === 'string' && !isKept)
+        throw new ServiceError('ALREADY_EXISTS', 'ALREADY_EXISTS', 'The id is taken');
+      return commitUpload(request, call);
     },
     getCommit: async ({ ticketId }) => {
       if (commits.mood === 'down') throw unavailable();

@@ -1,15 +1,19 @@
-import { invalid } from '@granary/shared/errors';
+import { conflict, invalid } from '@granary/shared/errors';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
 import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
-import { isName } from '../catalog/names';
+import type { CollectionRef } from '../catalog/collection';
+import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { linkContent, nextLink, type Head } from '../chain/hash-chain';
 import type { WriteContext } from '../commit/tracing';
 import {
+  documentKey,
   sizeClassOf,
   type DocumentIds,
+  type DocumentRead,
   type PlanState,
+  type PresentDocuments,
   type SizeClass,
   type Write,
   type WriteLink,
@@ -38,13 +42,23 @@ const uploadFields = [
  * Makes an upload visible: a link of its own for the bytes, then one for its metadata document, in one transaction.
  * Throws what storing the metadata document throws.
  */
-export async function commitUpload(
+export const commitUpload = (context: WriteContext, request: CommitUploadRequest): Promise<CommitUploadResponse> =>
+  commit(context, request, false);
+
+/** The same under an id that the client has chosen. Throws ALREADY_EXISTS, too. */
+export const commitUploadUnderId = (
+  context: WriteContext,
+  request: CommitUploadRequest,
+): Promise<CommitUploadResponse> => commit(context, request, true);
+
+async function commit(
   { committer }: WriteContext,
   request: CommitUploadRequest,
+  isIdChosen: boolean,
 ): Promise<CommitUploadResponse> {
   const app = appOf(request);
   if (!isName(request.collection)) throw invalid('The collection is not valid', { collection: [nameRule] });
-  const committed = await committer.submit(app, new UploadWrite(request, customMetadata(request.metadata)));
+  const committed = await committer.submit(app, new UploadWrite(request, customMetadata(request.metadata), isIdChosen));
   return {
     ticketId: committed.ticketId,
     blobId: committed.ids[0]!,
@@ -65,10 +79,12 @@ class UploadWrite implements Write {
   readonly isHeld: boolean;
   readonly bytes: number;
   readonly sizeClass: SizeClass;
+  readonly reads?: readonly DocumentRead[];
 
   constructor(
     private readonly request: CommitUploadRequest,
     private readonly custom: Map<string, JsonValue>,
+    isIdChosen: boolean,
   ) {
     this.ticketId = request.ticketId;
     this.collections = [request.collection];
@@ -76,14 +92,20 @@ class UploadWrite implements Write {
     this.isHeld = request.isHeld === true;
     this.bytes = request.metadata.length;
     this.sizeClass = sizeClassOf(this.bytes);
+    if (isIdChosen) {
+      this.reads = [{ collection: request.collection, id: request.blobId, condition: undefined, omitsBody: true }];
+    }
   }
 
   ids(): DocumentIds {
     return { set: new Set([this.request.blobId]), count: 1 };
   }
 
-  links(head: Head, { collections }: PlanState): WriteLink[] {
+  links(head: Head, { collections, documents }: PlanState): WriteLink[] {
     const { blobId, sha256, collection, isPaid } = this.request;
+    if (this.reads && this.isTaken(collections.get(collection), documents)) {
+      throw conflict(ALREADY_EXISTS, `The collection has a file or a document ${blobId} already`);
+    }
     const bytes = { id: blobId, sha256: Buffer.from(sha256, 'hex').toString('latin1') };
     const upload = nextLink(head, linkContent(collection, [bytes]));
     const text = metadataText(this.request, upload.hash.toString('hex'), upload.height, this.custom);
@@ -96,6 +118,14 @@ class UploadWrite implements Write {
       { collection, link: upload, documents: [] },
       { collection, link: metadata, documents: [document] },
     ];
+  }
+
+  /** Whether a blob, or a document that is not deleted, has the id. */
+  private isTaken(collection: CollectionRef | undefined, documents: PresentDocuments): boolean {
+    if (!collection) return false;
+    const { blobId, takenInCollection: number } = this.request;
+    if (documents.get(documentKey(collection.name, blobId))?.deleted === false) return true;
+    return typeof number === 'string' && (number === '0' || number === collection.number.toString());
   }
 }
 

@@ -6,6 +6,7 @@ import {
   directReadHeader,
   permitErrorHeader,
   permitHeader,
+  uploadMethod,
   type DownloadPermit,
   type UploadPermit,
 } from '@granary/shared/trust/transfer-permit';
@@ -100,7 +101,7 @@ export class BlobProxy {
         // The client may have disconnected before there was a listener.
         if (incoming.destroyed) throw clientDisconnected();
         const onSilent = () => (transfer.isClientAwaited ? stalledUpload() : endpointTimedOut());
-        upstream = this.open(peer, 'POST', headers, permit, call, onSilent);
+        upstream = this.open(peer, uploadMethod(permit), headers, permit, call, onSilent);
         upstream.flushHeaders();
         const coming = responseOf(upstream);
         // A rejection is handled by the race here, or where the answer is awaited below.

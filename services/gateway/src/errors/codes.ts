@@ -79,7 +79,7 @@ export const codes = {
   ALREADY_EXISTS: {
     status: 409,
     meaning:
-      'The name is taken, of an index by another definition, of a query with its version; ' +
+      'The name or the id is taken, of an index by another definition, of a query with its version; ' +
       'or the field has another full-text index.',
   },
   SIGNATURE_USED: {

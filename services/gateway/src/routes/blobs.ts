@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { forbidden, notFound, ServiceError } from '@granary/shared/errors';
+import { forbidden, invalid, notFound, ServiceError } from '@granary/shared/errors';
 import type { UploadPermit } from '@granary/shared/trust/transfer-permit';
 import type { Call } from '@granary/shared/rpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
@@ -48,8 +48,23 @@ const anyBytes = ['application/octet-stream', '*/*'] as const;
 
 type Path = 'app_id' | 'collection';
 
+type UploadRequest = RouteRequest<Path, AppCaller>;
+
 /** Streams an upload to the blobs service, which stores it and commits it with its metadata document. */
-export function uploadBlob(context: GatewayContext, request: RouteRequest<Path, AppCaller>): Promise<Answer> {
+export const uploadBlob = (context: GatewayContext, request: UploadRequest): Promise<Answer> =>
+  payForUpload(context, request, undefined);
+
+/** The same under an id that the client has chosen, of the form of those that the service makes. */
+export function putBlob(context: GatewayContext, request: RouteRequest<Path | 'blob_id', AppCaller>): Promise<Answer> {
+  const { blob_id: blobId } = request.path;
+  if (!uuid.test(blobId)) throw invalid('The id of the blob is not valid', { blob_id: [uuidRule] });
+  return payForUpload(context, request, blobId);
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const uuidRule = 'must be a UUID in lower case, as 0190f3a2-b4c8-7d6e-8f90-a1b2c3d4e5f6';
+
+function payForUpload(context: GatewayContext, request: UploadRequest, chosenId: string | undefined): Promise<Answer> {
   const { incoming, path } = request;
   const { MAX_BLOB_BYTES: maxBytes } = context.config;
   if (/^application\/x-www-form-urlencoded\b/i.test(incoming.headers['content-type'] ?? '')) throw typeOfForm();
@@ -57,7 +72,7 @@ export function uploadBlob(context: GatewayContext, request: RouteRequest<Path, 
   if (Number(length ?? 0) > maxBytes + formOverheadBytes) throw tooLarge(maxBytes);
   return payForWrite(context, request, {
     price: { collection: path.collection, body: Buffer.alloc(0), sizeBytes: length },
-    run: (terms) => upload(context, request, terms),
+    run: (terms) => upload(context, request, chosenId, terms),
   });
 }
 
@@ -73,7 +88,8 @@ const typeOfForm = () =>
 
 async function upload(
   context: GatewayContext,
-  request: RouteRequest<Path, AppCaller>,
+  request: UploadRequest,
+  chosenId: string | undefined,
   { isPaid, payment, heldTicket }: WriteTerms,
 ): Promise<Answer> {
   const { incoming, path, caller, call } = request;
@@ -86,7 +102,8 @@ async function upload(
     appNumber: caller.appNumber,
     collection: path.collection,
     ticketId,
-    blobId: newDocumentId(),
+    blobId: chosenId ?? newDocumentId(),
+    isIdChosen: chosenId !== undefined,
     caller: askedBy,
     method: incoming.method,
     path: canonicalPathOf(request),
@@ -176,6 +193,45 @@ const exampleUpload = {
   status: 'Completed',
 };
 
+/** The parts that both uploads have in common: under an id of the service, and under one of the client. */
+const uploadRoute = {
+  tag: 'Blobs',
+  auth: { kind: 'app', permission: 'Write' },
+  headers: {
+    ...idempotencyHeader,
+    ...paymentHeaders,
+    'X-Blob-Metadata': {
+      description:
+        'Of a raw body: a JSON object, the fields of the metadata document. All headers together have 16 KiB; send ' +
+        'more as the part `metadata`',
+      example: '{"topic":"greeting"}',
+    },
+  },
+  body: {
+    kind: 'stream',
+    content: {
+      'multipart/form-data': { schema: form },
+      // Any other content type is accepted too; client generators need this one.
+      'application/octet-stream': { schema: file },
+    },
+  },
+} as const;
+const uploadResponses = {
+  202: {
+    description: 'Stored',
+    schema: uploaded.extend({ created_collection: createdCollectionSchema }),
+    example: { ...exampleUpload, message: 'The blob is stored' },
+  },
+  411: { description: 'The upload costs something, and has no Content-Length', codes: ['LENGTH_REQUIRED'] },
+  413: { description: 'The blob or its metadata is too large' },
+  415: { description: 'The body is compressed, or said to be the fields of a web form' },
+  422: {
+    description: 'The metadata document violates the schema, or the Idempotency-Key was used for another upload',
+    codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
+  },
+  ...paidWriteResponses,
+} as const;
+
 export const blobRoutes: readonly Route[] = [
   route({
     method: 'POST',
@@ -186,43 +242,31 @@ export const blobRoutes: readonly Route[] = [
       'As multipart/form-data with the part `blob` and the optional part `metadata`, or as a raw body of any other ' +
       'content type with its metadata in `X-Blob-Metadata`. The blob gets a metadata document in the collection, ' +
       'whose id is the blob_id.',
-    tag: 'Blobs',
-    auth: { kind: 'app', permission: 'Write' },
-    headers: {
-      ...idempotencyHeader,
-      ...paymentHeaders,
-      'X-Blob-Metadata': {
-        description:
-          'Of a raw body: a JSON object, the fields of the metadata document. All headers together have 16 KiB; send ' +
-          'more as the part `metadata`',
-        example: '{"topic":"greeting"}',
-      },
-    },
-    body: {
-      kind: 'stream',
-      content: {
-        'multipart/form-data': { schema: form },
-        // Any other content type is accepted too; client generators need this one.
-        'application/octet-stream': { schema: file },
-      },
-    },
+    ...uploadRoute,
     responses: {
-      202: {
-        description: 'Stored',
-        schema: uploaded.extend({ created_collection: createdCollectionSchema }),
-        example: { ...exampleUpload, message: 'The blob is stored' },
-      },
+      ...uploadResponses,
       409: { description: 'A unique value is taken', codes: ['UNIQUE_VIOLATION'] },
-      411: { description: 'The upload costs something, and has no Content-Length', codes: ['LENGTH_REQUIRED'] },
-      413: { description: 'The blob or its metadata is too large' },
-      415: { description: 'The body is compressed, or said to be the fields of a web form' },
-      422: {
-        description: 'The metadata document violates the schema, or the Idempotency-Key was used for another upload',
-        codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
-      },
-      ...paidWriteResponses,
     },
     handle: uploadBlob,
+  }),
+  route({
+    method: 'PUT',
+    path: '/apps/{app_id}/blobs/{collection}/{blob_id}',
+    id: 'putBlob',
+    summary: 'Store a file under an id of your own',
+    description:
+      'As the upload without an id, for a file that moves from elsewhere: documents that name it still do. It only ' +
+      'creates. The id of a file that was deleted or erased is free again.',
+    ...uploadRoute,
+    responses: {
+      ...uploadResponses,
+      409: {
+        description:
+          'The collection has a file, or a document that is not deleted, with this id; or a unique value is taken',
+        codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION'],
+      },
+    },
+    handle: putBlob,
   }),
   route({
     method: 'GET',

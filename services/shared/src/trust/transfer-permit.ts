@@ -32,7 +32,16 @@ export interface UploadPermit {
   isPaid: boolean;
   /** Whether what it costs is held, see CommitUploadRequest. */
   isHeld: boolean;
+  /** Whether the client has chosen `blobId`: then the upload only creates. Absent in permits of older gateways. */
+  isIdChosen?: boolean;
 }
+
+/**
+ * The method of an upload on the internal hop. It is one that the release before refuses where the client has chosen
+ * the id, because that one would overwrite a document of the same id.
+ */
+export const uploadMethod = ({ isIdChosen }: Pick<UploadPermit, 'isIdChosen'>): 'POST' | 'PUT' =>
+  isIdChosen === true ? 'PUT' : 'POST';
 
 export interface DownloadPermit {
   op: 'read';
