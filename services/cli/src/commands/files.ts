@@ -11,6 +11,7 @@ import type { Terminal } from '../terminal/terminal.ts';
 import { definitionHelp, objectArgument } from './definition.ts';
 
 interface UploadOptions {
+  id?: string;
   metadata?: string;
   type?: string;
 }
@@ -26,6 +27,7 @@ export function addFileCommands(program: Command): void {
     .description('store a file; prints its id')
     .argument('<collection>')
     .argument('<file>')
+    .option('--id <id>', 'a UUID that the collection has no file under; by default the service makes one')
     .option('--metadata <json>', `members of the document that describes it: ${definitionHelp}`)
     .option('--type <type>', 'its content type, such as image/png', 'application/octet-stream')
     .action(action<UploadOptions>(upload));
@@ -42,7 +44,7 @@ export function addFileCommands(program: Command): void {
 async function upload(call: Invocation<UploadOptions>): Promise<void> {
   const [collection, file] = call.args<[string, string]>();
   const { terminal, signal } = call;
-  const { type, metadata: argument } = call.options;
+  const { id, type, metadata: argument } = call.options;
   const metadata =
     argument === undefined ? undefined : (await objectArgument(terminal, argument, '{"title": "Emma"}')).text;
   const blob = await fileAt(file, type!);
@@ -51,7 +53,7 @@ async function upload(call: Invocation<UploadOptions>): Promise<void> {
   const onProgress = (sent: number) => bar.show(sent, blob.size, `${bytesText(sent)} of ${bytesText(blob.size)}`);
   const uploaded = await app
     .blobs(collection)
-    .upload(blob, { metadata, signal, onProgress })
+    .upload(blob, { id, metadata, signal, onProgress })
     .finally(() => bar.end());
   await printObject(terminal, uploaded);
 }

@@ -5,11 +5,13 @@ import { bytesText, ProgressBar } from '../terminal/progress.ts';
 import { printObject } from '../terminal/table.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { parseAsWritten } from '../exact-json.ts';
+import type { CollectionFacts } from '../transfers/app-folder.ts';
 import type { ExportOptions } from '../transfers/export-request.ts';
 import type { ImportOptions } from '../transfers/import-request.ts';
 
 interface ExportFlags extends ExportOptions {
   all?: boolean;
+  withoutFiles?: boolean;
   force?: boolean;
   restart?: boolean;
 }
@@ -17,6 +19,7 @@ interface ExportFlags extends ExportOptions {
 interface ImportFlags extends ImportOptions {
   all?: string;
   merge?: boolean;
+  withoutFiles?: boolean;
 }
 
 const formats = ['ndjson', 'json', 'csv'];
@@ -43,6 +46,7 @@ export function addTransferCommands(program: Command): void {
     )
     .option('--gzip', 'compress it; else by the name of --out')
     .option('--all', 'the whole app, into the folder --out')
+    .option('--without-files', 'with --all: no uploaded files')
     .option('--force', 'replace the file')
     .option('--restart', 'begin anew, where an export to the file has begun')
     .action(action<ExportFlags>(exportDocuments));
@@ -72,12 +76,14 @@ export function addTransferCommands(program: Command): void {
     .option('--restart', 'begin anew, where an import of the file has begun')
     .option('--all <folder>', 'the whole app of a folder that `export --all` has made')
     .option('--merge', 'with --all: into an app that is not empty')
+    .option('--without-files', 'with --all: neither uploaded files nor the documents that describe them')
     .action(action<ImportFlags>(importDocuments));
 }
 
 async function exportDocuments(call: Invocation<ExportFlags>): Promise<void> {
   const [collection] = call.args<[string | undefined]>();
   if (call.options.all) return exportWhole(call, collection);
+  if (call.options.withoutFiles) throw new UsageError('--without-files is for --all');
   if (collection === undefined) {
     throw new UsageError('No collection is named', '`granary export <collection>`, or --all --out <folder> for all.');
   }
@@ -145,7 +151,7 @@ async function exportWhole(call: Invocation<ExportFlags>, collection: string | u
   const unfit = flagsOfOne.find((name) => options[name] !== undefined);
   if (unfit !== undefined) throw new UsageError(`--${unfit} is for the export of one collection`);
   const { exportApp } = await import('../transfers/app-export.ts');
-  const { countText, Rate } = await import('../transfers/rate.ts');
+  const { Rate } = await import('../transfers/rate.ts');
   const bar = new ProgressBar(terminal, 'export');
   const rate = new Rate();
   const app = await call.app(movingApp);
@@ -155,16 +161,21 @@ async function exportWhole(call: Invocation<ExportFlags>, collection: string | u
     url,
     signal,
     restarts: options.restart === true,
-    onProgress: ({ collection: name, place, of, records, bytes }) =>
-      bar.show(place - 1, of, `${name}: ${countText(records, 'record')}, ${rate.text(bytes)}`),
+    withoutFiles: options.withoutFiles === true,
+    onProgress: ({ collection: name, place, of, counted, bytes }) =>
+      bar.show(place - 1, of, `${name}: ${counted}, ${rate.text(bytes)}`),
   })
     .catch((error: unknown) => sayFolder(call, { folder, kind: 'export' }, error))
     .finally(() => bar.end());
   const documents = manifest.collections.reduce((sum, each) => sum + each.documents, 0);
   const { app: appId, height, left_out } = manifest;
   const collections = manifest.collections.length;
-  await printMove(terminal, { folder, app: appId, height, collections, documents }, { left_out });
+  const files = filesOf(manifest.collections);
+  await printMove(terminal, { folder, app: appId, height, collections, documents, files }, { left_out });
 }
+
+const filesOf = (collections: readonly CollectionFacts[]): number =>
+  collections.reduce((sum, { uploads }) => sum + (uploads?.count ?? 0), 0);
 
 /** Says that the same command goes on with what has begun in a folder, where it does. */
 async function sayFolder(
@@ -199,6 +210,7 @@ async function importDocuments(call: Invocation<ImportFlags>): Promise<void> {
   const [collection, file] = call.args<[string | undefined, string | undefined]>();
   const { options, terminal, signal } = call;
   if (options.all !== undefined) return importWhole(call, options.all, collection);
+  if (options.withoutFiles) throw new UsageError('--without-files is for --all');
   if (options.merge) throw new UsageError('--merge is for --all', 'See --mode for documents that are there.');
   if (collection === undefined || file === undefined) {
     throw new UsageError(
@@ -258,7 +270,8 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
   if (other !== undefined) throw new UsageError(`--all imports more than "${other}"`, 'Leave one of them out.');
   const ofFiles = ['format', 'mode', 'onError', 'dryRun', 'types', 'columns', 'separator', 'empty', 'errors'] as const;
   const unfit = ofFiles.find((name) => options[name] !== undefined);
-  if (unfit !== undefined) throw new UsageError('--all takes no options of one file', 'Only --merge and --restart.');
+  if (unfit !== undefined)
+    throw new UsageError('--all takes no options of one file', 'Only --merge, --without-files and --restart.');
   const { importApp } = await import('../transfers/app-import.ts');
   const bar = new ProgressBar(terminal, 'import');
   const app = await call.app(movingApp);
@@ -268,6 +281,7 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
     url,
     signal,
     merges: options.merge === true,
+    withoutFiles: options.withoutFiles === true,
     restarts: options.restart === true,
     onProgress: (text, share) => bar.show(share ?? 0, share === undefined ? undefined : 1, text),
     onUnresumable: (reason) =>
@@ -282,6 +296,7 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
     height: manifest.height,
     collections: manifest.collections.length,
     documents: manifest.collections.reduce((sum, each) => sum + each.documents, 0),
+    files: options.withoutFiles ? 0 : filesOf(manifest.collections),
     indexes: indexes.length,
     views: views.length,
     queries: queries.length,

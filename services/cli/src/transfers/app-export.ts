@@ -16,9 +16,13 @@ import {
   type FileFacts,
   type Manifest,
 } from './app-folder.ts';
+import { listFileOf, type ListFacts } from './app-files.ts';
 import { exportToFile, type ExportCall } from './export-collection.ts';
+import { exportFiles, noFilesYet, type FilesProgress } from './export-files.ts';
+import { countText } from './rate.ts';
 import {
   folderStateOf,
+  otherFiles,
   otherPlace,
   readState,
   removeState,
@@ -39,12 +43,20 @@ interface AppExportState extends TransferState {
   done: CollectionFacts[];
   /** Indexes that could not be built, which are not in the definitions. */
   failedIndexes: string[];
+  withoutFiles: boolean;
+  /** The collection whose documents are there and whose files are being fetched. */
+  fetching?: FilesProgress & { collection: string };
+  /** Files that were deleted since the height of the export. */
+  deletedFiles: number;
 }
 
 export interface AppExportCall extends Omit<ExportCall, 'onProgress'> {
   /** An export that has begun is forgotten. */
   restarts: boolean;
-  onProgress: (progress: { collection: string; place: number; of: number; records: number; bytes: number }) => void;
+  /** The documents that describe uploaded files are plain documents. */
+  withoutFiles: boolean;
+  /** `bytes` are those that have come of the documents, or of the files, of the collection since it was called. */
+  onProgress: (progress: { collection: string; place: number; of: number; counted: string; bytes: number }) => void;
 }
 
 const stateName = basename(folderStateOf('', 'export'));
@@ -75,19 +87,22 @@ async function exportInto(folder: string, call: AppExportCall): Promise<Manifest
   for (const [place, collection] of state.collections.entries()) {
     if (state.done.some(({ name }) => name === collection)) continue;
     const file = files.get(collection)!;
-    await exportToFile(
-      join(folder, file),
-      documentsOf(collection, state.height),
-      { isForced: true, restarts: false },
-      {
-        ...call,
-        onProgress: (progress) =>
-          call.onProgress({ collection, place: place + 1, of: state.collections.length, ...progress }),
-      },
-    ).catch((error: unknown) => {
-      throw isGranaryError(error) && error.code === 'COLLECTION_NOT_FOUND' ? deletedMeanwhile(collection) : error;
-    });
-    state.done.push({ name: collection, ...(await factsOf(folder, file)) });
+    const onProgress = (counted: string, bytes: number) =>
+      call.onProgress({ collection, place: place + 1, of: state.collections.length, counted, bytes });
+    if (state.fetching?.collection !== collection) {
+      await exportToFile(
+        join(folder, file),
+        documentsOf(collection, state.height),
+        { isForced: true, restarts: false },
+        { ...call, onProgress: ({ records, bytes }) => onProgress(countText(records, 'record'), bytes) },
+      ).catch((error: unknown) => {
+        throw isGranaryError(error) && error.code === 'COLLECTION_NOT_FOUND' ? deletedMeanwhile(collection) : error;
+      });
+    }
+    const facts = { name: collection, ...(await factsOf(folder, file)) };
+    const isFetched = facts.blobs > 0 && !state.withoutFiles;
+    const uploads = isFetched ? await fetchFiles(folder, { collection, file }, state, call, onProgress) : undefined;
+    state.done.push(uploads ? { ...facts, uploads } : facts);
     await writeState(stateFile, state);
   }
   const manifest: Manifest = {
@@ -98,13 +113,46 @@ async function exportInto(folder: string, call: AppExportCall): Promise<Manifest
     collections: state.done,
     files: state.files,
     left_out: leftOut(
-      state.done.reduce((sum, { blobs }) => sum + blobs, 0),
+      {
+        unfetched: state.withoutFiles ? state.done.reduce((sum, { blobs }) => sum + blobs, 0) : 0,
+        deleted: state.deletedFiles,
+      },
       state.failedIndexes,
     ),
   };
   await writeJson(folder, manifestName, manifest, 2);
   await removeState(stateFile);
   return manifest;
+}
+
+/** Fetches the files of a collection, and lists them; undefined where there are none. */
+async function fetchFiles(
+  folder: string,
+  { collection, file }: { collection: string; file: string },
+  state: AppExportState,
+  { app, signal }: AppExportCall,
+  onProgress: (counted: string, bytes: number) => void,
+): Promise<ListFacts | undefined> {
+  const { collection: _, ...before } = state.fetching ?? { collection, ...noFilesYet };
+  const save = (progress: FilesProgress): Promise<void> => {
+    state.fetching = { collection, ...progress };
+    return writeState(folderStateOf(folder, 'export'), state);
+  };
+  await save(before);
+  const fetched = await exportFiles(folder, { collection, documentsFile: file }, before, {
+    app,
+    signal,
+    save,
+    onProgress: ({ files, bytes }) => onProgress(countText(files, 'file'), bytes),
+  });
+  delete state.fetching;
+  state.deletedFiles += fetched.deleted;
+  if (fetched.count === 0) {
+    await rm(join(folder, listFileOf(file)), { force: true });
+    return undefined;
+  }
+  const { file: list, bytes, sha256 } = await factsOf(folder, listFileOf(file));
+  return { file: list, bytes, sha256, count: fetched.count, document_bytes: fetched.documentBytes };
 }
 
 const deletedMeanwhile = (collection: string): Failure =>
@@ -127,13 +175,17 @@ const documentsOf = (collection: string, height: number) => ({
 });
 
 /** The export that has begun in a folder; undefined where one is to begin in it. */
-async function begunExport(folder: string, { app, url, restarts }: AppExportCall): Promise<AppExportState | undefined> {
+async function begunExport(
+  folder: string,
+  { app, url, restarts, withoutFiles }: AppExportCall,
+): Promise<AppExportState | undefined> {
   const names = await namesIn(folder);
   if (restarts) {
     if (names.length > 0 && !(await isOurs(folder))) throw notEmpty(folder);
     await rm(join(folder, manifestName), { force: true });
     await removeState(folderStateOf(folder, 'export'));
     await rm(join(folder, 'documents'), { recursive: true, force: true });
+    await rm(join(folder, 'files'), { recursive: true, force: true });
     await rm(join(folder, 'datasets'), { recursive: true, force: true });
     return undefined;
   }
@@ -145,9 +197,9 @@ async function begunExport(folder: string, { app, url, restarts }: AppExportCall
     if (names.length > 0) throw notEmpty(folder);
     return undefined;
   }
-  const elsewhere = otherPlace(state, { url, app: app.id });
-  if (elsewhere === undefined) return state.isDefined ? state : undefined;
-  throw new Failure(`${folder} has another export that has begun: ${elsewhere}`, {
+  const reason = otherPlace(state, { url, app: app.id }) ?? otherFiles(state, withoutFiles);
+  if (reason === undefined) return state.isDefined ? state : undefined;
+  throw new Failure(`${folder} has another export that has begun: ${reason}`, {
     nextStep: 'Name another folder; --restart begins anew in this one.',
   });
 }
@@ -172,7 +224,7 @@ async function namesIn(folder: string): Promise<string[]> {
 }
 
 /** Writes the definitions of an app, and chooses the height of its documents. */
-async function begin(folder: string, { app, url, signal }: AppExportCall): Promise<AppExportState> {
+async function begin(folder: string, { app, url, signal, withoutFiles }: AppExportCall): Promise<AppExportState> {
   const { height } = await app.request<{ height?: number }>('GET', apiPath('applications', app.id), { signal });
   if (height === undefined) {
     throw new Failure('A whole app is exported with a key of it', {
@@ -190,6 +242,8 @@ async function begin(folder: string, { app, url, signal }: AppExportCall): Promi
     files: [],
     done: [],
     failedIndexes: [],
+    withoutFiles,
+    deletedFiles: 0,
   };
   // The folder is known as ours from its first file on.
   await writeState(folderStateOf(folder, 'export'), state);

@@ -4,6 +4,7 @@ import { isAbsolute, join } from 'node:path';
 import { jsonText, parseAsWritten } from '../exact-json.ts';
 import { Failure } from '../failure.ts';
 import type { AppDefinitions } from './app-definitions.ts';
+import { describesBlob, isListOfFolder, listedFiles, linesOf, pathOfFile, type ListFacts } from './app-files.ts';
 import { fileBytes } from './file-bytes.ts';
 import { RecordCutter } from './record-cutter.ts';
 import { writeWhole } from './state-file.ts';
@@ -20,8 +21,10 @@ export interface CollectionFacts extends FileFacts {
   name: string;
   /** All of them, also those that are deleted softly. */
   documents: number;
-  /** Documents that describe an uploaded file, whose bytes are not in the folder. */
+  /** Documents that look as if they described an uploaded file. */
   blobs: number;
+  /** The files of the collection that are in the folder; undefined where there are none. */
+  uploads?: ListFacts;
 }
 
 /** The contents of the folder of an app. It is written last, so that a folder that has it is whole. */
@@ -38,14 +41,25 @@ export interface Manifest {
 export const manifestName = 'manifest.json';
 export const definitionsName = 'definitions.json';
 
+export interface FilesLeftOut {
+  /** Documents that may describe a file, in an export without files. */
+  unfetched: number;
+  /** Files that were deleted before they were fetched. */
+  deleted: number;
+}
+
 /** Sentences about what a folder lacks, so that nobody takes it for more than it is. */
-export const leftOut = (blobs: number, failedIndexes: readonly string[]): string[] => [
+export const leftOut = (files: FilesLeftOut, failedIndexes: readonly string[]): string[] => [
   'Keys, the wallet, payouts, grants and other settings of money: they stay with the app.',
   'The history of documents, and the hash chain: the documents of one height begin anew.',
-  blobs === 0
-    ? 'Uploaded files (blobs): the service has no listing of them. No document looks like the description of one.'
-    : `The bytes of ${blobs} uploaded files (blobs): the service cannot store them under the ids that documents name. ` +
-      'The documents that describe them are there.',
+  ...(files.unfetched === 0
+    ? []
+    : [
+        `Uploaded files: ${files.unfetched} documents look as if they described one, and are there as plain documents.`,
+      ]),
+  ...(files.deleted === 0
+    ? []
+    : [`Files that were deleted since the height of the export: ${files.deleted}. Their documents are there.`]),
   ...(failedIndexes.length === 0 ? [] : [`Indexes that could not be built: ${failedIndexes.join(', ')}.`]),
 ];
 
@@ -75,17 +89,10 @@ export async function factsOf(folder: string, file: string): Promise<FileFacts &
     const records = cutter.cut(chunk);
     documents += records?.count ?? 0;
     if (records?.bytes.includes('"blob_id"')) {
-      blobs += records.bytes.toString().split('\n').filter(describesBlob).length;
+      blobs += linesOf(records.bytes).filter(describesBlob).length;
     }
   }
   return { file, bytes, sha256: hash.digest('hex'), documents, blobs };
-}
-
-/** Whether a line is a document that the service has made for an uploaded file. */
-export function describesBlob(line: string): boolean {
-  if (!line.includes('"blob_id"')) return false;
-  const { id, blob_id, sha256, size_bytes } = JSON.parse(line) as Record<string, unknown>;
-  return blob_id === id && typeof sha256 === 'string' && typeof size_bytes === 'number';
 }
 
 /** Writes a file of JSON: whole, or not at all; `indent` as for `JSON.stringify`. */
@@ -114,7 +121,8 @@ export function parsedManifest(text: string): Manifest | undefined {
       manifest.granary_export === 1 &&
       manifest.files.some(({ file }) => file === definitionsName) &&
       files.every(({ file, sha256 }) => isInside(file) && /^[0-9a-f]{64}$/.test(sha256)) &&
-      manifest.collections.every(({ name, documents }) => typeof name === 'string' && Number.isInteger(documents));
+      manifest.collections.every(({ name, documents }) => typeof name === 'string' && Number.isInteger(documents)) &&
+      manifest.collections.every(({ uploads }) => uploads === undefined || isListOfFolder(uploads));
     return isWhole ? manifest : undefined;
   } catch {
     return undefined;
@@ -125,11 +133,25 @@ const isInside = (file: string): boolean => !isAbsolute(file) && !/[\\:]/.test(f
 
 /** Throws Failure for a file that is not the one of the manifest. `onFile` is told each before it is read. */
 export async function checkFiles(folder: string, manifest: Manifest, onFile: (file: string) => void): Promise<void> {
-  for (const { file, sha256 } of [...manifest.files, ...manifest.collections]) {
+  const lists = manifest.collections.flatMap(({ uploads }) => uploads ?? []);
+  for (const { file, sha256 } of [...manifest.files, ...manifest.collections, ...lists]) {
     onFile(file);
     const facts = await factsOf(folder, file);
     if (facts.sha256 !== sha256) throw new Failure(`${join(folder, file)} is not the file that ${manifestName} names`);
   }
+  for (const { file: list } of lists) {
+    for await (const { blob_id, sha256 } of listedFiles(folder, list)) {
+      const path = pathOfFile(folder, list, blob_id);
+      onFile(path);
+      if ((await hashOf(path)) !== sha256) throw new Failure(`${path} is not the file that ${list} names`);
+    }
+  }
+}
+
+async function hashOf(path: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of fileBytes(path)) hash.update(chunk);
+  return hash.digest('hex');
 }
 
 export async function readDefinitionsFile(folder: string): Promise<AppDefinitions> {

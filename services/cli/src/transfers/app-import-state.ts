@@ -3,7 +3,7 @@ import { Failure, UsageError } from '../failure.ts';
 import { allOf } from '../session/listing.ts';
 import { apiPath } from '../session/paths.ts';
 import { forgetImport } from './import-file.ts';
-import { folderStateOf, otherPlace, readState, writeState, type TransferState } from './state-file.ts';
+import { folderStateOf, otherFiles, otherPlace, readState, writeState, type TransferState } from './state-file.ts';
 
 /** An import of a folder that has begun. */
 export interface AppImportState extends TransferState {
@@ -11,6 +11,9 @@ export interface AppImportState extends TransferState {
   manifest: string;
   /** Whether it began with --merge. */
   merges: boolean;
+  withoutFiles: boolean;
+  /** Files that are stored, by the collection. */
+  files: Record<string, number>;
   /** Collections that were there before: their definitions stay. */
   present: string[];
   /** Names of steps. */
@@ -28,6 +31,8 @@ export interface AppImportCall {
   signal: AbortSignal;
   /** The app may have something in it. */
   merges: boolean;
+  /** The files of the folder, and the documents that describe them, are left out. */
+  withoutFiles: boolean;
   /** An import that has begun is forgotten. */
   restarts: boolean;
   /** Is told what is done now; `share` is from 0 to 1, where it is known. */
@@ -37,7 +42,7 @@ export interface AppImportCall {
 
 /** The import of the folder that has begun, or else a new one. Throws UsageError, Failure and GranaryError. */
 export async function stateOfImport(folder: string, sha256: string, call: AppImportCall): Promise<AppImportState> {
-  const { app, url, restarts, merges } = call;
+  const { app, url, restarts, merges, withoutFiles } = call;
   const before = await readState<AppImportState>(folderStateOf(folder, 'import')).catch((error: unknown) => {
     if (restarts) return undefined;
     throw error;
@@ -53,8 +58,9 @@ export async function stateOfImport(folder: string, sha256: string, call: AppImp
     return begin(folder, sha256, before.present, call);
   }
   const otherMerge = before.merges === merges ? undefined : `it began ${before.merges ? 'with' : 'without'} --merge`;
-  if ((reason ?? otherMerge) === undefined) return before;
-  throw new Failure(`An import of ${folder} has begun, and is another one: ${reason ?? otherMerge}`, {
+  const difference = reason ?? otherMerge ?? otherFiles(before, withoutFiles);
+  if (difference === undefined) return before;
+  throw new Failure(`An import of ${folder} has begun, and is another one: ${difference}`, {
     nextStep: '--restart forgets it and begins with this app; what it has stored stays.',
   });
 }
@@ -64,7 +70,7 @@ async function begin(
   folder: string,
   sha256: string,
   present: string[],
-  { app, url, merges, onUnresumable }: AppImportCall,
+  { app, url, merges, withoutFiles, onUnresumable }: AppImportCall,
 ): Promise<AppImportState> {
   const state: AppImportState = {
     version: 1,
@@ -72,6 +78,8 @@ async function begin(
     app: app.id,
     manifest: sha256,
     merges,
+    withoutFiles,
+    files: {},
     present,
     done: [],
     imports: {},

@@ -16,7 +16,8 @@ import {
 } from './app-folder.ts';
 import { stateOfImport, type AppImportCall, type AppImportState } from './app-import-state.ts';
 import { readIfThere } from './app-reads.ts';
-import { fileBytes } from './file-bytes.ts';
+import { plainDocuments } from './app-files.ts';
+import { importFiles } from './import-files.ts';
 import { folderStateOf, removeState, writeState } from './state-file.ts';
 
 export interface AppImported {
@@ -78,6 +79,8 @@ class AppMove {
     for (const one of indexes.filter(isEncrypted)) await this.makeIndex(one);
     for (const [place, facts] of this.manifest.collections.entries()) {
       await this.step(`documents of ${facts.name}`, () => this.importDocuments(facts, place));
+      if (facts.uploads && !this.state.withoutFiles)
+        await this.step(`files of ${facts.name}`, () => this.importFiles(facts, facts.uploads!.count));
     }
     for (const one of collections) await this.step(`schema of ${one.name}`, () => this.finishCollection(one));
     for (const one of indexes.filter((index) => !isEncrypted(index))) await this.makeIndex(one);
@@ -181,7 +184,9 @@ class AppMove {
     return app.request<ImportReport>('POST', this.path('imports'), { json, signal });
   }
 
-  private async importDocuments({ name, file, bytes }: CollectionFacts, place: number): Promise<void> {
+  private async importDocuments(facts: CollectionFacts, place: number): Promise<void> {
+    const { name, file, uploads } = facts;
+    const bytes = facts.bytes - (uploads?.document_bytes ?? 0);
     if (bytes === 0) return;
     const { app, signal, onProgress } = this.call;
     const { imports } = this.state;
@@ -190,7 +195,7 @@ class AppMove {
     imports[name] = begun.import_id;
     await this.save();
     try {
-      await app.collection(name).import(fileBytes(join(this.folder, file), begun.offset), {
+      await app.collection(name).import(plainDocuments(this.folder, facts, begun.offset), {
         importId: begun.import_id,
         sourceStart: begun.offset,
         signal,
@@ -204,6 +209,26 @@ class AppMove {
       await this.save();
       throw new Failure(`${file} cannot be stored: ${error.message}`);
     }
+  }
+
+  /** Stores files with the documents that describe them. With --merge those that are there stay. */
+  private async importFiles(facts: CollectionFacts, count: number): Promise<void> {
+    const { app, signal, merges, onProgress } = this.call;
+    const { files, kept } = this.state;
+    await importFiles(this.folder, facts, {
+      app,
+      signal,
+      done: files[facts.name] ?? 0,
+      onProgress: (done) => onProgress(`files of ${facts.name} (${done} of ${count})`, done / count),
+      onStored: (done) => {
+        files[facts.name] = done;
+        return this.save();
+      },
+      onTaken: ({ blob_id: id }, error) => {
+        if (!merges) throw new Failure(`The file ${id} of "${facts.name}" cannot be stored: ${error.message}`);
+        kept.push(`"${facts.name}" has another file or document under the id ${id} of a file.`);
+      },
+    });
   }
 
   /** Sets the owner's part of the skills document, and the networks on which the app is paid. */
@@ -249,8 +274,9 @@ class AppMove {
 
   private async compareCounts(): Promise<void> {
     const { app, signal } = this.call;
-    for (const { name, documents } of this.manifest.collections) {
+    for (const { name, documents: all, uploads } of this.manifest.collections) {
       if (this.wasThere(name)) continue;
+      const documents = all - (this.state.withoutFiles ? (uploads?.count ?? 0) : 0);
       const path = this.path('collections', name, 'stats');
       const stats = await app.request<{ document_count: number; deleted_count: number }>('GET', path, { signal });
       const stored = stats.document_count + stats.deleted_count;

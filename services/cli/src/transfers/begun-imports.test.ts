@@ -58,6 +58,7 @@ const callOf = (changes: Partial<AppImportCall> = {}): AppImportCall => ({
   url,
   signal: new AbortController().signal,
   merges: false,
+  withoutFiles: false,
   restarts: false,
   onProgress: () => {},
   onUnresumable: (reason) => {
@@ -72,6 +73,8 @@ const begun: AppImportState = {
   app: 'demo',
   manifest: 'm',
   merges: false,
+  withoutFiles: false,
+  files: {},
   present: [],
   done: ['collection a'],
   imports: { a: 'i1', b: 'gone' },
@@ -87,6 +90,8 @@ describe('an import of a whole app that has begun', () => {
     await expect(stateOfImport(folder, 'm', callOf({ merges: true }))).rejects.toThrow('it began without --merge');
     await writeState(folderStateOf(folder, 'import'), { ...begun, merges: true } as AppImportState);
     await expect(stateOfImport(folder, 'm', callOf())).rejects.toThrow('it began with --merge');
+    const withoutFiles = stateOfImport(folder, 'm', callOf({ merges: true, withoutFiles: true }));
+    await expect(withoutFiles).rejects.toThrow('it began with files');
     await expect(stateOfImport(folder, 'other', callOf())).rejects.toThrow('the folder was changed');
     expect(requests).toEqual([]);
   });

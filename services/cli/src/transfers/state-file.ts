@@ -55,6 +55,12 @@ export async function removeState(file: string): Promise<void> {
   await rm(file, { force: true });
 }
 
+/** The reason why a transfer that began with or without files does not go on as `withoutFiles` says. */
+export function otherFiles(state: { withoutFiles?: boolean }, withoutFiles: boolean): string | undefined {
+  if (state.withoutFiles === undefined) return 'it was begun by an earlier release';
+  return state.withoutFiles === withoutFiles ? undefined : `it began ${withoutFiles ? 'with' : 'without'} files`;
+}
+
 /** The reason why a transfer of another place does not go on here; undefined for one of this place. */
 export function otherPlace(state: TransferState, { url, app }: { url: string; app: string }): string | undefined {
   if (state.url === url && state.app === app) return undefined;

@@ -6,7 +6,9 @@ import type { App } from '@granary/client';
 import { jsonText, parseAsWritten } from '../exact-json.ts';
 import { indexBody, queryBody, takenMembers } from './app-definitions.ts';
 import { exportApp } from './app-export.ts';
-import { describesBlob, documentFiles, leftOut, parsedManifest } from './app-folder.ts';
+import { describesBlob, metadataOf } from './app-files.ts';
+import { documentFiles, leftOut, parsedManifest } from './app-folder.ts';
+import { describedBy } from './export-files.ts';
 import { ownerPartOf } from './app-reads.ts';
 import { RecordEncoder } from './record-encoder.ts';
 
@@ -48,6 +50,7 @@ test('a folder in which somebody else has such names is not emptied', async () =
       url: 'http://127.0.0.1:1',
       signal: new AbortController().signal,
       restarts: true,
+      withoutFiles: false,
       onProgress: () => {},
     };
     await expect(exportApp(folder, call)).rejects.toThrow('is not empty');
@@ -58,8 +61,9 @@ test('a folder in which somebody else has such names is not emptied', async () =
 });
 
 test('indexes that are not moved are named', () => {
-  expect(leftOut(0, []).join()).not.toContain('Indexes');
-  expect(leftOut(0, ['"a" of "b"', '"c" of "d"'])).toContain(
+  const none = { unfetched: 0, deleted: 0 };
+  expect(leftOut(none, []).join()).not.toContain('Indexes');
+  expect(leftOut(none, ['"a" of "b"', '"c" of "d"'])).toContain(
     'Indexes that could not be built: "a" of "b", "c" of "d".',
   );
 });
@@ -119,10 +123,34 @@ test("the owner's part of skills.md is what is before the generated one", () => 
 });
 
 test('a document that describes an uploaded file is told from others', () => {
-  const document = { id: 'a', blob_id: 'a', sha256: 'x', size_bytes: 1 };
+  const id = '0190f3a2-b4c8-7d6e-8f90-a1b2c3d4e5f6';
+  const document = { id, blob_id: id, sha256: 'ab'.repeat(32), size_bytes: 1 };
   expect(describesBlob(JSON.stringify(document))).toBe(true);
-  expect(describesBlob(JSON.stringify({ ...document, blob_id: 'b' }))).toBe(false);
+  for (const other of [
+    { blob_id: 'b' },
+    { id: 'a', blob_id: 'a' },
+    { sha256: 'x' },
+    { size_bytes: '1' },
+    { deleted: true },
+  ])
+    expect(describesBlob(JSON.stringify({ ...document, ...other }))).toBe(false);
   expect(describesBlob(JSON.stringify({ id: 'a', text: '"blob_id"' }))).toBe(false);
+});
+
+test('the metadata of a file are the members that its client gave, as they are written', () => {
+  const document =
+    '{"id":"a","blob_id":"a","content_type":"t","size_bytes":1,"uploaded_at":"x","tx_hash":"y","celestia_height":1,' +
+    '"sha256":"z","price":1.50,"by":{"id":12345678901234567890}}';
+  expect(metadataOf(document)).toBe('{"price":1.50,"by":{"id":12345678901234567890}}');
+});
+
+test.each([
+  ['attachment; filename="a b.txt"', 'a b.txt'],
+  [`inline; filename="a_b_.txt"; filename*=UTF-8''a%22b%25%C3%A9%28%29.txt`, 'a"b%é().txt'],
+  ['attachment', null],
+])('the name of a file is read from %s', (disposition, filename) => {
+  const headers = new Headers({ 'content-disposition': disposition, 'content-type': 'text/plain; charset=UTF-8' });
+  expect(describedBy({ headers })).toEqual({ content_type: 'text/plain; charset=UTF-8', filename });
 });
 
 test('an array has its brackets, whole or gone on with, compressed or not', async () => {

@@ -3,6 +3,8 @@ import type { CallOptions, WriteOptions } from '../http/transport.ts';
 import { fetchWithProgress, type ProgressListener } from './progress.ts';
 
 export interface UploadOptions extends WriteOptions {
+  /** The id of the file, a UUID that the collection has no file or document under; by default the service makes one. */
+  id?: string | undefined;
   /** The content type; by default that of the file, else `application/octet-stream`. */
   contentType?: string | undefined;
   /** Members of the document that describes the file; a text is their JSON. */
@@ -38,7 +40,7 @@ export class Blobs {
 
   /** Stores a file. An upload that breaks off is sent again; it is stored once. */
   async upload(file: Blob | Uint8Array | string, options: UploadOptions = {}): Promise<UploadedBlob> {
-    const { contentType, metadata, onProgress, ...rest } = options;
+    const { id, contentType, metadata, onProgress, ...rest } = options;
     const blob = file instanceof Blob ? file : new Blob([file as BlobPart]);
     const { transport } = this.context;
     const sender = onProgress
@@ -47,8 +49,9 @@ export class Blobs {
     return sender.json({
       timeoutMs: uploadTimeoutMs,
       ...rest,
-      method: 'POST',
-      path: appPath(this.context, 'blobs', this.collection),
+      ...(id === undefined
+        ? { method: 'POST', path: appPath(this.context, 'blobs', this.collection) }
+        : { method: 'PUT', path: this.path(id) }),
       headers: {
         'Content-Type': contentType ?? (blob.type || 'application/octet-stream'),
         'X-Blob-Metadata': metadata && headerText(typeof metadata === 'string' ? metadata : JSON.stringify(metadata)),
