@@ -25,9 +25,6 @@ const commandsOf = (page: string): Array<{ id: string; command: string }> =>
  */
 const withPlaceholder = {
   getTask: 404,
-  putBlob: 400,
-  readBlob: 404,
-  deleteBlob: 404,
   revokeKey: 404,
   getImport: 404,
   sendImport: 404,

@@ -61,8 +61,10 @@ export const pathParameters = {
   },
   blob_id: {
     pattern: token,
-    example: 'BLOB_ID',
-    description: 'Id of the blob, as its upload answered it',
+    // All blobs have ids of this form; what has another one is not there, and cannot be stored.
+    published: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$',
+    example: '0190f3a2-b4c8-7d6e-8f90-a1b2c3d4e5f6',
+    description: 'Id of the blob, as its upload answered it, or as the client has chosen it: a UUID in lower case',
     reason: 'BLOB_NOT_FOUND',
     noun: 'blob',
   },
