@@ -5,7 +5,7 @@ import { bytesText, ProgressBar } from '../terminal/progress.ts';
 import { printObject } from '../terminal/table.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { parseAsWritten } from '../exact-json.ts';
-import type { CollectionFacts } from '../transfers/app-folder.ts';
+import type { CollectionFacts } from '../transfers/app-manifest.ts';
 import type { ExportOptions } from '../transfers/export-request.ts';
 import type { ImportOptions } from '../transfers/import-request.ts';
 

@@ -12,11 +12,9 @@ import {
   manifestName,
   parsedManifest,
   writeJson,
-  type CollectionFacts,
-  type FileFacts,
-  type Manifest,
 } from './app-folder.ts';
-import { listFileOf, type ListFacts } from './app-files.ts';
+import type { CollectionFacts, FileFacts, ListFacts, Manifest } from './app-manifest.ts';
+import { listFileOf } from './app-files.ts';
 import { exportToFile, type ExportCall } from './export-collection.ts';
 import { exportFiles, noFilesYet, type FilesProgress } from './export-files.ts';
 import { countText } from './rate.ts';

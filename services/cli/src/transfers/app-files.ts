@@ -1,7 +1,7 @@
 import { isAbsolute, join } from 'node:path';
 import { jsonText, parseAsWritten } from '../exact-json.ts';
 import { Failure } from '../failure.ts';
-import type { CollectionFacts, FileFacts } from './app-folder.ts';
+import type { CollectionFacts, ListFacts } from './app-manifest.ts';
 import { fileBytes } from './file-bytes.ts';
 import { RecordCutter } from './record-cutter.ts';
 
@@ -13,13 +13,6 @@ export interface ListedFile {
   filename: string | null;
   size_bytes: number;
   sha256: string;
-}
-
-/** The list of the files of a collection, which are in the order of the documents that describe them. */
-export interface ListFacts extends FileFacts {
-  count: number;
-  /** Bytes of the lines of the documents that describe them, which the service makes again at an upload. */
-  document_bytes: number;
 }
 
 /** The form of ids that the service makes, and takes from a client. */

@@ -4,39 +4,11 @@ import { isAbsolute, join } from 'node:path';
 import { jsonText, parseAsWritten } from '../exact-json.ts';
 import { Failure } from '../failure.ts';
 import type { AppDefinitions } from './app-definitions.ts';
-import { describesBlob, isListOfFolder, listedFiles, linesOf, pathOfFile, type ListFacts } from './app-files.ts';
+import { describesBlob, isListOfFolder, listedFiles, linesOf, pathOfFile } from './app-files.ts';
+import type { FileFacts, Manifest } from './app-manifest.ts';
 import { fileBytes } from './file-bytes.ts';
 import { RecordCutter } from './record-cutter.ts';
 import { writeWhole } from './state-file.ts';
-
-/** A file of the folder of an app, by its path in the folder. */
-export interface FileFacts {
-  file: string;
-  bytes: number;
-  sha256: string;
-}
-
-/** The file of the documents of a collection. */
-export interface CollectionFacts extends FileFacts {
-  name: string;
-  /** All of them, also those that are deleted softly. */
-  documents: number;
-  /** Documents that look as if they described an uploaded file. */
-  blobs: number;
-  /** The files of the collection that are in the folder; undefined where there are none. */
-  uploads?: ListFacts;
-}
-
-/** The contents of the folder of an app. It is written last, so that a folder that has it is whole. */
-export interface Manifest {
-  granary_export: 1;
-  app: string;
-  height: number;
-  exported_at: string;
-  collections: CollectionFacts[];
-  files: FileFacts[];
-  left_out: string[];
-}
 
 export const manifestName = 'manifest.json';
 export const definitionsName = 'definitions.json';

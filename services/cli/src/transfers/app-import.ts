@@ -6,14 +6,8 @@ import { jsonText } from '../exact-json.ts';
 import { Failure, isGranaryError } from '../failure.ts';
 import { apiPath } from '../session/paths.ts';
 import { indexBody, queryBody, takenMembers, type AppDefinitions, type Members } from './app-definitions.ts';
-import {
-  checkFiles,
-  datasetFile,
-  readDefinitionsFile,
-  readManifest,
-  type CollectionFacts,
-  type Manifest,
-} from './app-folder.ts';
+import { checkFiles, datasetFile, readDefinitionsFile, readManifest } from './app-folder.ts';
+import type { CollectionFacts, Manifest } from './app-manifest.ts';
 import { stateOfImport, type AppImportCall, type AppImportState } from './app-import-state.ts';
 import { readIfThere } from './app-reads.ts';
 import { plainDocuments } from './app-files.ts';

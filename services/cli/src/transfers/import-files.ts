@@ -4,7 +4,7 @@ import type { App } from '@granary/client';
 import { Failure, isGranaryError } from '../failure.ts';
 import { apiPath } from '../session/paths.ts';
 import { metadataOf, pathOfFile, sortedDocuments, type ListedFile } from './app-files.ts';
-import type { CollectionFacts } from './app-folder.ts';
+import type { CollectionFacts } from './app-manifest.ts';
 import { readIfThere } from './app-reads.ts';
 
 export interface FilesImportCall {
