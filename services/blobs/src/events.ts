@@ -1,38 +1,40 @@
 import { PoisonEvent, type BusEvent } from '@granary/shared/bus/inbox';
 import type { Connection } from '@granary/shared/postgres/pool';
-import { markAllDeleted } from './records/blobs';
+import { endBlobs, type DeletionScope } from './records/blobs';
 
 /** Applies events of `data`. The bytes of deleted blobs are removed in the background. */
 export async function handleEvent(tx: Connection, event: BusEvent): Promise<void> {
+  const scope = () => ({ appId: text(event, 'app_id'), end: endOf(event) });
   switch (event.type) {
     case 'collection.deleted':
-      return markAllDeleted(tx, {
-        appId: text(event, 'app_id'),
-        collection: text(event, 'collection'),
-        ...collectionNumber(event),
-        before: new Date(event.at),
-      });
+      await endBlobs(tx, { ...scope(), collection: text(event, 'collection') });
+      return;
     case 'documents.purged':
       // The metadata document of a blob has the blob's id.
-      return markAllDeleted(tx, {
-        appId: text(event, 'app_id'),
-        collection: text(event, 'collection'),
-        blobIds: texts(event, 'ids'),
-        before: new Date(event.at),
-      });
+      await endBlobs(tx, { ...scope(), collection: text(event, 'collection'), blobIds: texts(event, 'ids') });
+      return;
     case 'app.deleted':
-      return markAllDeleted(tx, { appId: text(event, 'app_id'), before: new Date(event.at) });
+      await endBlobs(tx, scope());
+      return;
     default:
   }
 }
 
-/** Absent in events of older releases. */
-function collectionNumber({ type, payload }: BusEvent): { collectionNumber?: bigint } {
-  const value = payload['collection_number'];
-  if (value === undefined) return {};
-  if (typeof value !== 'string' || !/^\d{1,18}$/.test(value))
-    throw new PoisonEvent(`the collection_number of ${type} is wrong`);
-  return { collectionNumber: BigInt(value) };
+/** The height of a deletion, which events of older releases and those of apps lack: they have a time. */
+function endOf(event: BusEvent): DeletionScope['end'] {
+  const height = number(event, 'height');
+  if (height !== undefined) return { height };
+  const time = new Date(event.at);
+  const collectionNumber = number(event, 'collection_number');
+  return collectionNumber === undefined ? { time } : { time, collectionNumber };
+}
+
+/** Undefined where the event lacks it. */
+function number({ type, payload }: BusEvent, field: string): bigint | undefined {
+  const value = payload[field];
+  if (value === undefined) return undefined;
+  if (typeof value !== 'string' || !/^\d{1,18}$/.test(value)) throw new PoisonEvent(`the ${field} of ${type} is wrong`);
+  return BigInt(value);
 }
 
 function text(event: BusEvent, field: string): string {

@@ -32,7 +32,7 @@ async function deleteBlob(context: BlobsContext, request: DeleteBlobRequest, cal
   const hasKey = (request.idempotency?.key ?? '') !== '';
   let rowId: string;
   try {
-    ({ rowId } = await findVisible(context, appId, collection, blobId));
+    ({ rowId } = await findVisible(context, { appId, collection, blobId }));
   } catch (error) {
     if (!hasKey || !isBlobNotFound(error)) throw error;
     return findEarlierDeletion(context, request, call);
@@ -44,12 +44,14 @@ async function deleteBlob(context: BlobsContext, request: DeleteBlobRequest, cal
       if (!isOutcomeUnknown(error)) await withdrawDeletion(context.pool, rowId, ticketId);
       throw error;
     });
-  await markDeleted(context.pool, rowId);
+  const [result] = JSON.parse(resultsJson.toString()) as Array<{ celestia_height: number }>;
+  if (!result) throw new ServiceError('INTERNAL', 'INTERNAL', 'data answered without a result');
+  const deleted = await markDeleted(context.pool, { appId, collection, blobId }, BigInt(result.celestia_height));
+  // The answer was kept for the Idempotency-Key, and the blob was stored after the deletion that it is about.
+  if (!deleted.includes(rowId)) await withdrawDeletion(context.pool, rowId, ticketId);
   context.appended.notify();
   // The next round removes what is left, so that a full or slow disk does not fail the deletion.
   await context.removeBytes().catch((error: unknown) => context.log.warn({ err: error }, 'bytes were not removed yet'));
-  const [result] = JSON.parse(resultsJson.toString()) as Array<{ celestia_height: number }>;
-  if (!result) throw new ServiceError('INTERNAL', 'INTERNAL', 'data answered without a result');
   return { height: String(result.celestia_height), ticketId: storedTicketId };
 }
 

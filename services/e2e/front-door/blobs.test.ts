@@ -1,5 +1,6 @@
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { createHash, randomBytes, randomInt, randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
 import { testBucket } from '@granary/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/testing/stack';
 import { eventually } from '@granary/testing/eventually';
@@ -292,6 +293,38 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
       expect(await eventually(async () => (await put(id, Buffer.from('third'))).status === 202)).toBe(true);
       expect((await get(id)).bytes.toString()).toBe('third');
       expect((await app.list('files')).body.records).toMatchObject([{ id, size_bytes: 5 }]);
+    });
+
+    test('a repeated deletion answers as the first one, and leaves the file that was stored since', async () => {
+      const [id, headers] = [randomUUID(), { 'idempotency-key': 'delete-1' }];
+      await put(id);
+      const first = await app.call('DELETE', `${path}/${id}`, undefined, headers);
+      expect((await put(id, Buffer.from('since'))).status).toBe(202);
+      const again = await app.call('DELETE', `${path}/${id}`, undefined, headers);
+      expect([again.status, again.body]).toEqual([202, first.body]);
+      expect((await get(id)).bytes.toString()).toBe('since');
+      expect((await app.list('files')).body.records).toMatchObject([{ id, size_bytes: 5 }]);
+      expect((await app.call('DELETE', `${path}/${id}`)).status).toBe(202);
+      expect((await get(id)).status).toBe(404);
+    });
+
+    test('of deletions and uploads of one id at once nothing is left that is half there', async () => {
+      const id = randomUUID();
+      const work = async (step: (round: number) => Promise<{ status: number }>) => {
+        for (let round = 0; round < 10; round++) {
+          await setTimeout(randomInt(10));
+          expect([202, 404, 409]).toContain((await step(round)).status);
+        }
+      };
+      const uploads = (name: string) => work((round) => put(id, Buffer.from(`${name} ${round}`)));
+      const deletions = () => work(() => app.call('DELETE', `${path}/${id}`));
+      await Promise.all([uploads('one'), deletions(), uploads('two'), deletions()]);
+      const { records } = (await app.list<{ sha256: string; deleted?: true }>('files')).body;
+      const [document] = records.filter(({ deleted }) => deleted !== true);
+      const file = await get(id);
+      expect(file.status).toBe(document ? 200 : 404);
+      if (document) expect(createHash('sha256').update(file.bytes).digest('hex')).toBe(document.sha256);
+      expect(await put(id)).toMatchObject(document ? taken : { status: 202 });
     });
 
     test('the ids of a deleted collection are free in the next one of its name', async () => {

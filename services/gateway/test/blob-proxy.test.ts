@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
+import { createServer, request as send, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { ServiceError } from '@granary/shared/errors';
 import { createLogger } from '@granary/shared/logger';
-import type { DownloadPermit, UploadPermit } from '@granary/shared/trust/transfer-permit';
+import { permitErrorHeader, type DownloadPermit, type UploadPermit } from '@granary/shared/trust/transfer-permit';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
@@ -166,6 +166,17 @@ test('a copy that has ended between two transfers costs neither an upload nor a 
   await other.stop();
   expect((await ask('POST', 'the other')).status).toBe(202);
   expect(again.taken).toContain('the other');
+});
+
+test('an upload that a copy of an older release does not know is refused as UNAVAILABLE', async () => {
+  const refuse = (_: IncomingMessage, response: ServerResponse) => {
+    response.writeHead(404, { [permitErrorHeader]: 'NOT_FOUND NOT_FOUND' });
+    response.end('{"message":"There is nothing here","details":{}}');
+  };
+  const server = createServer().on('checkContinue', refuse).on('request', refuse);
+  stops.push(() => server.close());
+  const ask = await startFront([`127.0.0.1:${await listen(server, 0)}`]);
+  expect(await ask('POST', 'x')).toEqual({ status: 500, text: 'UNAVAILABLE' });
 });
 
 test('without any copy a transfer is refused as UNAVAILABLE', async () => {

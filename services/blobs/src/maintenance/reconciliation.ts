@@ -31,7 +31,7 @@ async function findCommit(context: BlobsContext, ticketId: string): Promise<Comm
 
 /**
  * Decides an upload whose outcome is unknown: if `data` has committed its ticket it is a blob; if not, and it no longer
- * can, it is discarded. Returns whether it is a blob.
+ * can, it is discarded. Returns whether it was committed; a later deletion may have ended it since.
  */
 export async function reconcileUpload(context: BlobsContext, blob: Blob): Promise<boolean> {
   const isCommitting = context.committing.has(blob.rowId);
@@ -47,15 +47,18 @@ export async function reconcileUpload(context: BlobsContext, blob: Blob): Promis
   return false;
 }
 
+/** Finishes a recorded deletion if `data` has committed it. Returns whether it has. */
+export async function finishDeletion(context: BlobsContext, blob: Blob): Promise<boolean> {
+  const commit = await findCommit(context, blob.deleteTicket!);
+  if (!commit) return false;
+  await markDeleted(context.pool, blob, BigInt(commit.height));
+  context.appended.notify();
+  return true;
+}
+
 /** Finishes a deletion whose outcome is unknown, or withdraws it. */
 async function reconcileDeletion(context: BlobsContext, blob: Blob): Promise<void> {
-  const ticket = blob.deleteTicket!;
-  if (await findCommit(context, ticket)) {
-    await markDeleted(context.pool, blob.rowId);
-    context.appended.notify();
-  } else {
-    await withdrawDeletion(context.pool, blob.rowId, ticket);
-  }
+  if (!(await finishDeletion(context, blob))) await withdrawDeletion(context.pool, blob.rowId, blob.deleteTicket!);
 }
 
 async function round(context: BlobsContext, isStopping: () => boolean): Promise<void> {

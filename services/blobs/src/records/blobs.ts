@@ -37,6 +37,9 @@ export interface StoredUpload {
   collectionNumber: bigint;
 }
 
+/** What clients know a blob by. */
+export type BlobId = Pick<Blob, 'appId' | 'collection' | 'blobId'>;
+
 /** The stored upload of a blob, from the answer of `data` about its commit. */
 export const storedUpload = (
   rowId: string,
@@ -123,15 +126,17 @@ export async function findBlobs(db: Queryable, appId: string, collection: string
 
 /**
  * Marks blobs as stored, after `data` has committed them: they count in the usage, and later blobs with the same bytes
- * share their objects. Idempotent.
+ * share their objects. Those that a later commit has deleted meanwhile are marked as deleted. Idempotent.
  */
 export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): Promise<void> {
   const mark = () =>
     retriedTransaction(pool, async (tx) => {
       const changes = await rows<UsageChange & { notShared: string[] }>(
         tx,
-        sql`with stored as (
-            update blob set state = 'stored', tx_hash = upload.tx_hash, height = upload.height, stored_at = now(),
+        sql`with marked as (
+            update blob set state = case when deletion_height >= upload.height then 'deleted' else 'stored' end,
+              deleted_at = case when deletion_height >= upload.height then now() end,
+              tx_hash = upload.tx_hash, height = upload.height, stored_at = now(),
               collection_number = nullif(upload.collection_number, 0)
             from unnest(${uploads.map(({ rowId }) => rowId)}::text[],
                 ${uploads.map(({ transactionHash }) => transactionHash)}::text[],
@@ -139,7 +144,8 @@ export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): 
                 ${uploads.map(({ collectionNumber }) => collectionNumber)}::bigint[])
               as upload (row_id, tx_hash, height, collection_number)
             where blob.blob_id = upload.row_id and state = 'pending'
-            returning blob.blob_id, app_id, collection, blob.collection_number, size_bytes, sha256, object_key),
+            returning blob.blob_id, state, app_id, collection, blob.collection_number, size_bytes, sha256, object_key),
+          stored as (select * from marked where state = 'stored'),
           first as (
             select distinct on (app_id, sha256, size_bytes) app_id, sha256, size_bytes, object_key
             from stored order by app_id, sha256, size_bytes, blob_id),
@@ -184,45 +190,57 @@ export async function withdrawDeletion(db: Queryable, rowId: string, ticket: str
   );
 }
 
-/** Marks a blob as deleted after its metadata document. Its bytes are removed later. */
-export async function markDeleted(pool: Pool, rowId: string): Promise<void> {
-  await retriedTransaction(pool, async (tx) => {
-    const gone = await row<UsageChange>(
-      tx,
-      sql`update blob set state = 'deleted', deleted_at = now() where blob_id = ${rowId} and state = 'stored'
-        returning app_id as "appId", collection, collection_number as "collectionNumber", -size_bytes as "sizeBytes",
-          -1::bigint as "blobCount"`,
-    );
-    if (gone) await changeUsage(tx, gone);
-  });
+/**
+ * Marks the blobs of an id as deleted, after the commit of a height that has deleted their metadata document: those that
+ * were stored before it. Their bytes are removed later. Returns their rows.
+ */
+export async function markDeleted(pool: Pool, blob: BlobId, height: bigint): Promise<string[]> {
+  const { appId, collection, blobId } = blob;
+  return retriedTransaction(pool, (tx) => endBlobs(tx, { appId, collection, blobIds: [blobId], end: { height } }));
+}
+
+/** Blobs of an app that a deletion ends, and by which of them are older than it. */
+export interface DeletionScope {
+  appId: string;
+  collection?: string;
+  blobIds?: readonly string[];
+  /**
+   * When they end: blobs that are committed after this height stay. Events of older releases, and those of whole apps,
+   * name none; then those stay that were created later, or in a collection of another number.
+   */
+  end: { height: bigint } | { height?: undefined; time: Date; collectionNumber?: bigint };
 }
 
 /**
- * Marks the blobs of a collection, of an app, or of some documents as deleted. A later collection of the same name may
- * have blobs already: those with another number stay, and so do blobs without a number that were created after
- * `before`, the time of the deletion.
+ * Marks blobs as deleted, and returns their rows. A later collection of the same name, and a later blob of the same id,
+ * may be there already, and stay. Where the outcome of an upload is unknown its height will decide.
  */
-export async function markAllDeleted(
-  tx: Connection,
-  scope: { appId: string; collection?: string; collectionNumber?: bigint; blobIds?: readonly string[]; before: Date },
-): Promise<void> {
-  const isOlder = sql`created_at <= ${scope.before}`;
-  const isMeant =
-    scope.collectionNumber === undefined
-      ? isOlder
-      : sql`(collection_number = ${scope.collectionNumber} or (collection_number is null and ${isOlder}))`;
-  const gone = await rows<UsageChange>(
+export async function endBlobs(tx: Connection, scope: DeletionScope): Promise<string[]> {
+  const ended = await rows<UsageChange & { rowIds: string[] }>(
     tx,
-    sql`with gone as (
-        update blob set state = 'deleted', deleted_at = now()
-        where app_id = ${scope.appId} and state = 'stored' and ${isMeant}
+    sql`with ended as (
+        update blob set state = case when state = 'stored' then 'deleted' else state end,
+          deleted_at = case when state = 'stored' then now() end,
+          deletion_height = greatest(deletion_height, ${scope.end.height ?? null}::bigint)
+        where app_id = ${scope.appId} and ${isOlder(scope.end)}
           ${scope.collection === undefined ? empty : sql`and collection = ${scope.collection}`}
           ${scope.blobIds === undefined ? empty : sql`and ${hasId(scope.blobIds)}`}
-        returning app_id, collection, collection_number, size_bytes)
-      select app_id as "appId", collection, collection_number as "collectionNumber", -sum(size_bytes)::bigint as "sizeBytes", -count(*) as "blobCount"
-      from gone group by app_id, collection, collection_number order by collection, collection_number`,
+        returning blob_id, state, app_id, collection, collection_number, size_bytes)
+      select app_id as "appId", collection, collection_number as "collectionNumber", -sum(size_bytes)::bigint as "sizeBytes",
+        -count(*) as "blobCount", array_agg(blob_id) as "rowIds"
+      from ended where state = 'deleted'
+      group by app_id, collection, collection_number order by collection, collection_number`,
   );
-  for (const change of gone) await changeUsage(tx, change);
+  for (const change of ended) await changeUsage(tx, change);
+  return ended.flatMap(({ rowIds }) => rowIds);
+}
+
+function isOlder(end: DeletionScope['end']): Sql {
+  if (end.height !== undefined) return sql`(state = 'pending' or (state = 'stored' and height <= ${end.height}))`;
+  const wasEarlier = sql`created_at <= ${end.time}`;
+  if (end.collectionNumber === undefined) return sql`(state = 'stored' and ${wasEarlier})`;
+  return sql`(state = 'stored' and
+    (collection_number = ${end.collectionNumber} or (collection_number is null and ${wasEarlier})))`;
 }
 
 /** Uploads whose outcome is unknown, oldest first. */

@@ -9,38 +9,43 @@ import {
 } from '@granary/shared/trust/transfer-permit';
 import type { ByteRange, ObjectStore } from '../stores/store';
 import { flow } from '@granary/shared/http/pipe';
-import { blobNotFound, findBlob, findBlobs, type Blob } from '../records/blobs';
+import { blobNotFound, findBlob, findBlobs, type Blob, type BlobId } from '../records/blobs';
 import { evaluateConditions } from './conditions';
 import { contentDisposition } from './content';
 import type { BlobsContext } from '../records/context';
-import { reconcileUpload } from '../maintenance/reconciliation';
+import { finishDeletion, reconcileUpload } from '../maintenance/reconciliation';
 
 /** The bytes never change, but the blob may be deleted and a public collection become private. */
 const cacheControl = 'private, no-cache';
 
 /** The blob, if it is visible: from the moment at which `data` has committed it. Throws BLOB_NOT_FOUND. */
-export async function findVisible(
-  context: BlobsContext,
-  appId: string,
-  collection: string,
-  blobId: string,
-): Promise<Blob> {
-  const blob = await findIfVisible(context, appId, collection, blobId);
+export async function findVisible(context: BlobsContext, id: BlobId): Promise<Blob> {
+  const blob = await findIfVisible(context, id);
   if (!blob) throw blobNotFound();
   return blob;
 }
 
-/** The same blob; undefined where there is none. */
+/**
+ * The same blob; undefined where there is none. Uploads and deletions that are under way are looked up first, because
+ * one of them may have been committed. The upload of the row `ownRowId` does not count.
+ */
 export async function findIfVisible(
   context: BlobsContext,
-  appId: string,
-  collection: string,
-  blobId: string,
+  { appId, collection, blobId }: BlobId,
+  ownRowId?: string,
 ): Promise<Blob | undefined> {
-  for (const blob of await findBlobs(context.pool, appId, collection, blobId)) {
-    if (blob.state === 'stored' || (await reconcileUpload(context, blob))) return blob;
+  const find = async () => {
+    const blobs = await findBlobs(context.pool, appId, collection, blobId);
+    return blobs.filter(({ rowId }) => rowId !== ownRowId);
+  };
+  let blobs = await find();
+  let isChanged = false;
+  for (const blob of blobs) {
+    if (blob.state === 'pending') isChanged = (await reconcileUpload(context, blob)) || isChanged;
+    else if (blob.deleteTicket !== null) isChanged = (await finishDeletion(context, blob)) || isChanged;
   }
-  return undefined;
+  if (isChanged) blobs = await find();
+  return blobs.find(({ state }) => state === 'stored');
 }
 
 /**
@@ -54,7 +59,7 @@ export async function download(
   response: ServerResponse,
   permit: DownloadPermit,
 ): Promise<void> {
-  const blob = await findVisible(context, permit.appId, permit.collection, permit.blobId);
+  const blob = await findVisible(context, permit);
   const sizeBytes = Number(blob.sizeBytes);
   const etag = `"${blob.sha256}"`;
   const answer = evaluateConditions(request.method ?? 'GET', request.headers, etag, sizeBytes);

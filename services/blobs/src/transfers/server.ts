@@ -50,8 +50,8 @@ const socketBufferBytes = 256 * 1024;
 
 /**
  * The internal HTTP listener: `POST /blob` uploads, `PUT /blob` uploads under an id that the client has chosen, `GET`
- * and `HEAD /blob` download. The permit of the gateway names
- * the operation and the blob; requests without one are refused.
+ * and `HEAD /blob` download. The permit of the gateway names the operation and the blob; requests without one are
+ * refused.
  */
 export async function startTransferServer(
   context: BlobsContext,

@@ -87,7 +87,6 @@ async function prepare(
   const contentType = storedType(received.contentType);
   const filename = storedFilename(received.filename);
   const startedMs = context.clock.now().getTime();
-  const taken = permit.isIdChosen === true ? await findIfVisible(context, appId, collection, blobId) : undefined;
   const objectKey = await insertPending(context.pool, {
     rowId,
     blobId,
@@ -101,9 +100,12 @@ async function prepare(
     sha256: object.sha256,
     ticket: permit.ticketId,
   });
+  let taken: Blob | undefined;
   try {
     if (objectKey === object.key) await object.keep();
     else await object.discard();
+    // Another upload under this id may have been stored while the bytes of this one arrived.
+    if (permit.isIdChosen === true) taken = await findIfVisible(context, permit, rowId);
     refuseLate(context, startedMs);
   } catch (error) {
     // The commit was never sent, so the outcome is known.
@@ -133,6 +135,9 @@ async function prepare(
     },
   };
 }
+
+/** A copy of `data` that does not know ids of clients. */
+const isOlderRelease = (error: unknown): boolean => error instanceof ServiceError && error.code === 'UNIMPLEMENTED';
 
 /** The number that `data` compares: 0 is that of a collection of which it is not known. */
 const numberOfCollection = ({ collectionNumber }: Blob): string => (collectionNumber ?? 0n).toString();
@@ -177,7 +182,7 @@ async function commit(
       : data.commitUpload(message, call));
   } catch (error) {
     if (!isOutcomeUnknown(error)) await drop();
-    throw error;
+    throw isOlderRelease(error) ? unavailable('A copy of data is of an older release; retry after the upgrade') : error;
   }
   if (committed.ticketId !== message.ticketId || committed.blobId !== message.blobId) {
     // A repeat of an earlier upload with the same idempotency key: the answer is the earlier blob.

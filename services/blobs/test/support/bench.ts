@@ -9,7 +9,7 @@ import { createSignal } from '@granary/shared/concurrency/signal';
 import { readConfig } from '@granary/shared/config';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import type { BlobsDefinition } from '@granary/shared/gen/granary/blobs/v1/Blobs';
-import { permitHeader, signPermit, type UploadPermit } from '@granary/shared/trust/transfer-permit';
+import { permitHeader, signPermit, uploadMethod, type UploadPermit } from '@granary/shared/trust/transfer-permit';
 import { openClient } from '@granary/shared/grpc/client';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall, type Client } from '@granary/shared/rpc/types';
@@ -182,7 +182,8 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
     },
     upload: async (headers, body, permit) => {
       const sign = signed({ ...uploadGrant(permit), expiresAtMs: Date.now() + limitMs(10_000) });
-      const request = open(bench.running.httpAddress, 'POST', { ...sign, ...headers });
+      const method = uploadMethod({ isIdChosen: permit?.isIdChosen === true });
+      const request = open(bench.running.httpAddress, method, { ...sign, ...headers });
       const answer = answerOf(request);
       // A refusal can come while the body is still being sent.
       request.on('error', () => {});

@@ -247,6 +247,15 @@ export function blobsSuite(): void {
       expect((await answerOf(request)).status).toBe(404);
     });
 
+    test('an upload under an id of the client waits for the end of an upgrade where data does not know it', async () => {
+      await withBench({}, async (own) => {
+        own.commits.mood = new ServiceError('UNIMPLEMENTED', 'NOT_IMPLEMENTED', 'There is no such method');
+        const answer = await own.upload(text, Buffer.from('x'), { isIdChosen: true });
+        expect([answer.status, answer.json()]).toMatchObject([503, { reason: 'UNAVAILABLE' }]);
+        expect([await states(own), await own.files()]).toEqual([[], []]);
+      });
+    });
+
     test('a refused metadata document leaves no bytes, and the refusal is passed on', async () => {
       const files = (await bench.files()).length;
       bench.commits.mood = new ServiceError('INVALID_ARGUMENT', 'SCHEMA_VIOLATION', 'no', {
@@ -502,6 +511,19 @@ export function blobsSuite(): void {
         );
       },
     );
+
+    test('a deletion that data has committed counts at once although its process was killed', async () => {
+      await withBench({}, async (own) => {
+        const blobId = newDocumentId();
+        await own.upload(text, Buffer.from('first'), { blobId, isIdChosen: true });
+        own.commits.mood = { lostAs: 'INTERNAL' };
+        await expect(remove(own, blobId)).rejects.toMatchObject({ code: 'INTERNAL' });
+        own.commits.mood = 'well';
+        expect((await own.read(blobId)).status).toBe(404);
+        expect((await own.upload(text, Buffer.from('second'), { blobId, isIdChosen: true })).status).toBe(202);
+        expect((await own.read(blobId)).body.toString()).toBe('second');
+      });
+    });
 
     test('a deletion that data has not committed is withdrawn', async () => {
       const blobId = newDocumentId();

@@ -279,10 +279,10 @@ export async function deleteCollection(
 
 async function dropCollection(tx: Connection, app: App, ref: CollectionRef, viewTables: bigint[]): Promise<void> {
   const time = await databaseTime(tx);
-  const { usage_sequence: sequence } = (await row<{ usage_sequence: bigint }>(
+  const { usage_sequence: sequence, height } = (await row<{ usage_sequence: bigint; height: bigint }>(
     tx,
     sql`update collection set deleted_at = ${time}, usage_sequence = usage_sequence + 1 where number = ${ref.number}
-        returning usage_sequence`,
+        returning usage_sequence, (select height from head where app_number = ${app.number})`,
   ))!;
   await append(tx, [
     {
@@ -295,6 +295,8 @@ async function dropCollection(tx: Connection, app: App, ref: CollectionRef, view
         app_id: app.appId,
         collection: ref.name,
         collection_number: ref.number.toString(),
+        // Files of a later collection of this name have a higher one.
+        height: height.toString(),
         at: time.toISOString(),
       },
     },

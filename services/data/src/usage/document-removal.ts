@@ -69,7 +69,7 @@ export async function removeDocuments(
   { only, historyMax, at: time, derived }: RemovalOptions,
 ): Promise<Removed> {
   const [documents, history] = [documentsTable(collection), historyTable(collection)];
-  const removal = await row<UsageRow & { ids: string[]; versions: bigint; is_complete: boolean }>(
+  const removal = await row<RemovalRow & { versions: bigint; is_complete: boolean }>(
     tx,
     sql`with wanted as materialized (
           select id from ${documents} where id = any(${ids}) and (${only})
@@ -90,7 +90,8 @@ export async function removeDocuments(
                 (select coalesce(sum(bytes), 0) from gone) + (select coalesce(sum(bytes), 0) from older) as bytes,
                 array(select id from gone) as ids) g
         where number = ${collection.number} and g.documents + g.older > 0
-        returning ${usageColumns}, g.ids, g.documents + g.older as versions, g.older < ${historyMax} as is_complete`,
+        returning ${usageColumns}, g.ids, g.documents + g.older as versions, g.older < ${historyMax} as is_complete,
+          (select height from head where app_number = ${collection.appNumber})`,
   );
   if (!removal) return nothing;
   await append(tx, removalEvents(collection, removal, time));
@@ -98,8 +99,14 @@ export async function removeDocuments(
   return { ids: removal.ids, versions: Number(removal.versions), isComplete: removal.is_complete };
 }
 
+interface RemovalRow extends UsageRow {
+  ids: string[];
+  /** That of the head: documents of these ids that are stored later have a higher one. */
+  height: bigint;
+}
+
 /** The events of the ids, and after them that of the usage; their sequence numbers end with that of the usage. */
-function removalEvents({ appId, name }: CollectionRef, removal: UsageRow & { ids: string[] }, time: Date) {
+function removalEvents({ appId, name }: CollectionRef, removal: RemovalRow, time: Date) {
   const usage = usageEvent(appId, name, removal, time);
   const count = Math.ceil(removal.ids.length / eventIdsMax);
   const purged = Array.from({ length: count }, (_, chunk) => ({
@@ -110,6 +117,7 @@ function removalEvents({ appId, name }: CollectionRef, removal: UsageRow & { ids
       app_id: appId,
       collection: name,
       ids: removal.ids.slice(chunk * eventIdsMax, (chunk + 1) * eventIdsMax),
+      height: removal.height.toString(),
       at: time.toISOString(),
     },
   }));

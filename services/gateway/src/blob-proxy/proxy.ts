@@ -114,7 +114,7 @@ export class BlobProxy {
       const response = await answer.coming;
       const body = await readAll(response);
       if (response.statusCode === 202) return body;
-      throw errorIn(response, body);
+      throw uploadErrorIn(response, body);
     } catch (error) {
       // An endpoint aborts an idle upload, which is a fault of the client and not of the service.
       throw !(error instanceof ServiceError) && transfer.isStalled ? stalledUpload() : toServiceError(error);
@@ -300,6 +300,13 @@ function errorIn(response: IncomingMessage, body: Buffer): unknown {
   ) as ProxiedError;
   // The blobs service logged what it answers as INTERNAL.
   return asOurFault(new ServiceError(code, reason, message, { details, isLogged: code === 'INTERNAL' }));
+}
+
+/** A copy of the release before does not know uploads under ids of clients, and says that there is nothing. */
+function uploadErrorIn(response: IncomingMessage, body: Buffer): unknown {
+  const error = errorIn(response, body);
+  if (!(error instanceof ServiceError && error.reason === 'NOT_FOUND')) return error;
+  return unavailable('A copy of the blobs service is of an older release; retry after the upgrade');
 }
 
 function toServiceError(error: unknown): ServiceError {
