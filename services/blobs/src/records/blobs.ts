@@ -191,8 +191,8 @@ export async function withdrawDeletion(db: Queryable, rowId: string, ticket: str
 }
 
 /**
- * Marks the blobs of an id as deleted, after the commit of a height that has deleted their metadata document: those that
- * were stored before it. Their bytes are removed later. Returns their rows.
+ * Marks the blobs of an id as deleted that were stored before a height, that of the commit which has deleted their
+ * metadata document. Their bytes are removed later. Returns their rows.
  */
 export async function markDeleted(pool: Pool, blob: BlobId, height: bigint): Promise<string[]> {
   const { appId, collection, blobId } = blob;

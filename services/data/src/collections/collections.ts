@@ -266,12 +266,8 @@ export async function deleteCollection(
       sql`delete from view where app_number = ${app.number} and ${ref.name} = any(source_collections)
           returning array_remove(array[table_number, building_table_number], null) as tables`,
     );
-    await dropCollection(
-      tx,
-      app,
-      ref,
-      views.flatMap(({ tables }) => tables),
-    );
+    const viewTables = views.flatMap(({ tables }) => tables);
+    await dropCollection(tx, app, ref, viewTables);
     await logErasure(tx, ref, { reason: 'dropped', ids: [], at: await databaseTime(tx) });
     return {};
   });
