@@ -1,5 +1,5 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
-import { readdir, writeFile } from 'node:fs/promises';
+import { readdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { newApp, type Body, type TestApp } from '../support/granary';
 import { CommandPlace, cuttingProxy, interrupted } from './cli-interruption';
@@ -88,6 +88,13 @@ test('files of all kinds are in the other app under their ids, as they were', as
     ],
     ['scans', await upload(app, 'scans', formOf('a"b\\c;.txt', 'text/plain', Buffer.from('1'), '{"isbn":"i1"}'))],
   ];
+  // Their documents have more than an upload can carry.
+  const long = { t: 'ü'.repeat(50_000) };
+  for (const type of ['text/css', 'text/css; charset=UTF-8']) {
+    const id = await upload(app, 'files', Buffer.from('a'), { 'content-type': type });
+    moved.push(['files', id]);
+    await app.call('PATCH', `/api/apps/${app.appId}/collections/files/documents/${id}`, long);
+  }
   const gone = await upload(app, 'files', Buffer.from('gone'), { 'content-type': 'text/plain' });
   await app.call('DELETE', `/api/apps/${app.appId}/blobs/files/${gone}`);
   const plain = lookalike();
@@ -95,12 +102,14 @@ test('files of all kinds are in the other app under their ids, as they were', as
 
   const exported = await place.run(app, ['export', '--all', '--out', 'first']);
   expect(exported).toMatchObject({ code: 0, stderr: '' });
-  expect(reportOf(exported)).toMatchObject({ files: 6, documents: 9 });
-  expect(reportOf(exported).left_out.join(' ')).not.toContain('iles');
+  expect(reportOf(exported)).toMatchObject({ files: 8, documents: 11 });
+  expect(reportOf(exported).left_out.filter((sentence) => sentence.includes('file'))).toEqual([
+    'Documents that look as if they described a file, but have none: 1. They are plain documents.',
+  ]);
   const target = await newApp(place.granary);
   const imported = await place.run(target, ['import', '--all', 'first']);
   expect(imported).toMatchObject({ code: 0, stderr: '' });
-  expect(reportOf(imported)).toMatchObject({ files: 6, documents: 9 });
+  expect(reportOf(imported)).toMatchObject({ files: 8, documents: 11 });
 
   for (const [collection, id] of moved) {
     const there = await shown(target, collection, id);
@@ -111,11 +120,11 @@ test('files of all kinds are in the other app under their ids, as they were', as
   expect((await shown(target, 'files', moved[3]![1])).sha256).toBe(sha256(large));
   expect(await shown(target, 'files', plain.id)).toMatchObject({ status: 404, document: JSON.stringify(plain) });
   expect((await shown(target, 'files', gone)).status).toBe(404);
-  expect(await versionsIn(target, 'files')).toBe(8);
+  expect(await versionsIn(target, 'files')).toBe(12);
 
   expect((await place.run(target, ['export', '--all', '--out', 'second'])).code).toBe(0);
   const files = (await filesIn('first')).filter((file) => file.startsWith('files/'));
-  expect(files).toHaveLength(8);
+  expect(files).toHaveLength(10);
   expect((await filesIn('second')).filter((file) => file.startsWith('files/'))).toEqual(files);
   for (const file of files) expect(await place.text(`second/${file}`)).toBe(await place.text(`first/${file}`));
 });
@@ -138,14 +147,15 @@ test('go on where they were interrupted, and one that was deleted meanwhile is t
     expect(await filesIn('all')).not.toContain(`files/files/${ids[2]}`);
     const otherwise = await place.run(app, [...command, '--without-files'], leaving.url);
     expect(otherwise.stderr).toContain('it began with files');
-    await app.call('DELETE', `/api/apps/${app.appId}/blobs/files/${ids[3]}`);
+    for (const id of [ids[3], ids[4]]) await app.call('DELETE', `/api/apps/${app.appId}/blobs/files/${id}`);
+    await app.call('PUT', `/api/apps/${app.appId}/blobs/files/${ids[4]}`, 'another', { 'content-type': 'text/plain' });
     // What is there is not fetched again.
     await writeFile(join(place.folder, `all/files/files/${ids[0]}`), 'marked');
     leaving.heal();
     const report = reportOf(await place.run(app, command, leaving.url));
-    expect(report).toMatchObject({ files: 4, documents: 5 });
+    expect(report).toMatchObject({ files: 3, documents: 5 });
     expect(report.left_out).toContain(
-      'Files that were deleted since the height of the export: 1. Their documents are there.',
+      'Files that were deleted or replaced since the height of the export: 2. Their documents are there.',
     );
     expect(await place.text(`all/files/files/${ids[0]}`)).toBe('marked');
 
@@ -163,15 +173,15 @@ test('go on where they were interrupted, and one that was deleted meanwhile is t
     expect((await shown(target, 'files', ids[2]!)).status).toBe(404);
     coming.heal();
     expect((await place.run(target, ['import', '--all', 'all'], coming.url)).code).toBe(0);
-    for (const id of [0, 1, 2, 4].map((n) => ids[n]!)) {
+    for (const id of [0, 1, 2].map((n) => ids[n]!)) {
       expect(await shown(target, 'files', id)).toEqual(await shown(app, 'files', id));
     }
     expect(await versionsIn(target, 'files')).toBe(5);
 
-    // Files that are there as they are stay; the document of the deleted one becomes another version.
+    // Files that are there as they are stay; the documents of the two others become another version.
     const merged = await place.run(target, ['import', '--all', 'all', '--merge']);
-    expect(reportOf(merged).kept).toEqual(expect.not.arrayContaining([expect.stringContaining('another file')]));
-    expect(await versionsIn(target, 'files')).toBe(6);
+    expect(reportOf(merged).kept.join(' ')).not.toContain('other files');
+    expect(await versionsIn(target, 'files')).toBe(7);
   } finally {
     leaving.stop();
     coming.stop();
@@ -189,15 +199,32 @@ test('stay behind where they are not wanted, and give way to what is there', asy
 
   await place.run(app, ['export', '--all', '--out', 'with']);
   const target = await newApp(place.granary);
+  await rename(join(place.folder, `with/files/files/${id}`), join(place.folder, 'elsewhere'));
   const imported = await place.run(target, ['import', '--all', 'with', '--without-files']);
   expect(imported).toMatchObject({ code: 0, stderr: '' });
+  expect(reportOf(imported)).toMatchObject({ files: 0, documents: 1 });
+  expect(reportOf(imported).left_out).toContain('Uploaded files, and their documents: 1.');
+  await rename(join(place.folder, 'elsewhere'), join(place.folder, `with/files/files/${id}`));
   expect((await target.list('files')).body.records).toEqual([{ id: 'a' }]);
 
   const own = `/api/apps/${target.appId}/blobs/files/${id}`;
   await target.call('PUT', own, 'mine', { 'content-type': 'text/plain' });
   const merged = await place.run(target, ['import', '--all', 'with', '--merge']);
-  expect(reportOf(merged).kept).toContain(`"files" has another file or document under the id ${id} of a file.`);
+  expect(reportOf(merged)).toMatchObject({ files: 0, documents: 1 });
+  expect(reportOf(merged).kept).toContain(`"files" has other files or documents under the ids of files: ${id}.`);
   expect((await target.call('GET', own)).text).toBe('mine');
+
+  const strict = await newApp(place.granary);
+  await strict.call('POST', `/api/apps/${strict.appId}/collections`, {
+    name: 'files',
+    schema_definition: { fields: { a: { type: 'string' }, album: { type: 'string', required: true } } },
+  });
+  await app.call('DELETE', `/api/apps/${app.appId}/collections/files/documents/a`);
+  await place.run(app, ['export', '--all', '--out', 'again']);
+  const refused = await place.run(strict, ['import', '--all', 'again', '--merge']);
+  expect(refused).toMatchObject({ code: 1 });
+  expect(refused.stderr).toContain(`Files of "files" are not stored, and neither are their documents: ${id}: `);
+  expect(reportOf(refused)).toMatchObject({ files: 0 });
   const misplaced = await place.run(app, ['export', 'files', '--without-files']);
   expect(misplaced).toMatchObject({ code: 2, stdout: '' });
 });

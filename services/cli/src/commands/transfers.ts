@@ -276,7 +276,7 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
   const bar = new ProgressBar(terminal, 'import');
   const app = await call.app(movingApp);
   const { url } = await call.target();
-  const { manifest, definitions, problems, kept } = await importApp(folder, {
+  const { manifest, definitions, documents, files, problems, kept } = await importApp(folder, {
     app,
     url,
     signal,
@@ -295,14 +295,17 @@ async function importWhole(call: Invocation<ImportFlags>, folder: string, other:
     from: manifest.app,
     height: manifest.height,
     collections: manifest.collections.length,
-    documents: manifest.collections.reduce((sum, each) => sum + each.documents, 0),
-    files: options.withoutFiles ? 0 : filesOf(manifest.collections),
+    documents,
+    files,
     indexes: indexes.length,
     views: views.length,
     queries: queries.length,
     datasets: datasets.length,
   };
-  await printMove(terminal, report, { kept, left_out: manifest.left_out });
+  const left = options.withoutFiles ? filesOf(manifest.collections) : 0;
+  const left_out =
+    left === 0 ? manifest.left_out : [...manifest.left_out, `Uploaded files, and their documents: ${left}.`];
+  await printMove(terminal, report, { kept, left_out });
   if (problems.length === 0) return;
   throw new Failure(`The app is not as the exported one:\n${problems.join('\n')}`);
 }

@@ -44,8 +44,10 @@ interface AppExportState extends TransferState {
   withoutFiles: boolean;
   /** The collection whose documents are there and whose files are being fetched. */
   fetching?: FilesProgress & { collection: string };
-  /** Files that were deleted since the height of the export. */
+  /** Files that were deleted or replaced since the height of the export. */
   deletedFiles: number;
+  /** Documents that look as if they described a file, of which there is none. */
+  absentFiles: number;
 }
 
 export interface AppExportCall extends Omit<ExportCall, 'onProgress'> {
@@ -104,7 +106,7 @@ async function exportInto(folder: string, call: AppExportCall): Promise<Manifest
     await writeState(stateFile, state);
   }
   const manifest: Manifest = {
-    granary_export: 1,
+    granary_export: state.done.some(({ uploads }) => uploads) ? 2 : 1,
     app: app.id,
     height: state.height,
     exported_at: new Date().toISOString(),
@@ -114,6 +116,7 @@ async function exportInto(folder: string, call: AppExportCall): Promise<Manifest
       {
         unfetched: state.withoutFiles ? state.done.reduce((sum, { blobs }) => sum + blobs, 0) : 0,
         deleted: state.deletedFiles,
+        absent: state.absentFiles,
       },
       state.failedIndexes,
     ),
@@ -145,6 +148,7 @@ async function fetchFiles(
   });
   delete state.fetching;
   state.deletedFiles += fetched.deleted;
+  state.absentFiles += fetched.absent;
   if (fetched.count === 0) {
     await rm(join(folder, listFileOf(file)), { force: true });
     return undefined;
@@ -179,11 +183,12 @@ async function begunExport(
 ): Promise<AppExportState | undefined> {
   const names = await namesIn(folder);
   if (restarts) {
-    if (names.length > 0 && !(await isOurs(folder))) throw notEmpty(folder);
+    const earlier = await earlierExport(folder);
+    if (names.length > 0 && !earlier) throw notEmpty(folder);
     await rm(join(folder, manifestName), { force: true });
     await removeState(folderStateOf(folder, 'export'));
     await rm(join(folder, 'documents'), { recursive: true, force: true });
-    await rm(join(folder, 'files'), { recursive: true, force: true });
+    if (earlier?.hasFiles) await rm(join(folder, 'files'), { recursive: true, force: true });
     await rm(join(folder, 'datasets'), { recursive: true, force: true });
     return undefined;
   }
@@ -205,11 +210,13 @@ async function begunExport(
 const notEmpty = (folder: string): UsageError =>
   new UsageError(`${folder} is not empty`, 'Name a folder that is empty, or not there.');
 
-/** Whether an export has made the files of a folder: others may have some of the same names. */
-async function isOurs(folder: string): Promise<boolean> {
-  const manifest = await readFile(join(folder, manifestName), 'utf8').catch(() => '');
-  if (parsedManifest(manifest)) return true;
-  return (await readState(folderStateOf(folder, 'export')).catch(() => undefined)) !== undefined;
+/** The export that has made a folder; undefined where none has: others may have some of the same names. */
+async function earlierExport(folder: string): Promise<{ hasFiles: boolean } | undefined> {
+  const manifest = parsedManifest(await readFile(join(folder, manifestName), 'utf8').catch(() => ''));
+  if (manifest) return { hasFiles: manifest.collections.some(({ uploads }) => uploads !== undefined) };
+  const state = await readState<AppExportState>(folderStateOf(folder, 'export')).catch(() => undefined);
+  // Exports of the release before went without files, and did not say so.
+  return state && { hasFiles: state.withoutFiles === false };
 }
 
 async function namesIn(folder: string): Promise<string[]> {
@@ -242,6 +249,7 @@ async function begin(folder: string, { app, url, signal, withoutFiles }: AppExpo
     failedIndexes: [],
     withoutFiles,
     deletedFiles: 0,
+    absentFiles: 0,
   };
   // The folder is known as ours from its first file on.
   await writeState(folderStateOf(folder, 'export'), state);

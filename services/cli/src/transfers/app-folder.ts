@@ -16,8 +16,10 @@ export const definitionsName = 'definitions.json';
 export interface FilesLeftOut {
   /** Documents that may describe a file, in an export without files. */
   unfetched: number;
-  /** Files that were deleted before they were fetched. */
+  /** Files that were deleted or replaced before they were fetched. */
   deleted: number;
+  /** Documents that may describe a file, of which the service has none. */
+  absent: number;
 }
 
 /** Sentences about what a folder lacks, so that nobody takes it for more than it is. */
@@ -31,7 +33,12 @@ export const leftOut = (files: FilesLeftOut, failedIndexes: readonly string[]): 
       ]),
   ...(files.deleted === 0
     ? []
-    : [`Files that were deleted since the height of the export: ${files.deleted}. Their documents are there.`]),
+    : [
+        `Files that were deleted or replaced since the height of the export: ${files.deleted}. Their documents are there.`,
+      ]),
+  ...(files.absent === 0
+    ? []
+    : [`Documents that look as if they described a file, but have none: ${files.absent}. They are plain documents.`]),
   ...(failedIndexes.length === 0 ? [] : [`Indexes that could not be built: ${failedIndexes.join(', ')}.`]),
 ];
 
@@ -90,7 +97,7 @@ export function parsedManifest(text: string): Manifest | undefined {
     const manifest = JSON.parse(text) as Manifest;
     const files = [...manifest.collections, ...manifest.files];
     const isWhole =
-      manifest.granary_export === 1 &&
+      manifest.granary_export === (manifest.collections.some(({ uploads }) => uploads) ? 2 : 1) &&
       manifest.files.some(({ file }) => file === definitionsName) &&
       files.every(({ file, sha256 }) => isInside(file) && /^[0-9a-f]{64}$/.test(sha256)) &&
       manifest.collections.every(({ name, documents }) => typeof name === 'string' && Number.isInteger(documents)) &&
@@ -103,14 +110,26 @@ export function parsedManifest(text: string): Manifest | undefined {
 
 const isInside = (file: string): boolean => !isAbsolute(file) && !/[\\:]/.test(file) && !file.split('/').includes('..');
 
-/** Throws Failure for a file that is not the one of the manifest. `onFile` is told each before it is read. */
-export async function checkFiles(folder: string, manifest: Manifest, onFile: (file: string) => void): Promise<void> {
+export interface CheckOptions {
+  /** Uploaded files need not be there. */
+  withoutFiles: boolean;
+  /** Is told of each file before it is read. */
+  onFile: (file: string) => void;
+}
+
+/** Throws Failure for a file that is not the one of the manifest. */
+export async function checkFiles(
+  folder: string,
+  manifest: Manifest,
+  { withoutFiles, onFile }: CheckOptions,
+): Promise<void> {
   const lists = manifest.collections.flatMap(({ uploads }) => uploads ?? []);
   for (const { file, sha256 } of [...manifest.files, ...manifest.collections, ...lists]) {
     onFile(file);
     const facts = await factsOf(folder, file);
     if (facts.sha256 !== sha256) throw new Failure(`${join(folder, file)} is not the file that ${manifestName} names`);
   }
+  if (withoutFiles) return;
   for (const { file: list } of lists) {
     for await (const { blob_id, sha256 } of listedFiles(folder, list)) {
       const path = pathOfFile(folder, list, blob_id);

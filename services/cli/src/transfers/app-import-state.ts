@@ -3,6 +3,7 @@ import { Failure, UsageError } from '../failure.ts';
 import { allOf } from '../session/listing.ts';
 import { apiPath } from '../session/paths.ts';
 import { forgetImport } from './import-file.ts';
+import type { UnstoredFiles } from './unstored-files.ts';
 import { folderStateOf, otherFiles, otherPlace, readState, writeState, type TransferState } from './state-file.ts';
 
 /** An import of a folder that has begun. */
@@ -12,8 +13,10 @@ export interface AppImportState extends TransferState {
   /** Whether it began with --merge. */
   merges: boolean;
   withoutFiles: boolean;
-  /** Files that are stored, by the collection. */
+  /** Files that are handled, by the collection. */
   files: Record<string, number>;
+  /** Files of them that are not stored, by the collection. */
+  unstoredFiles: Record<string, UnstoredFiles>;
   /** Collections that were there before: their definitions stay. */
   present: string[];
   /** Names of steps. */
@@ -80,6 +83,7 @@ async function begin(
     merges,
     withoutFiles,
     files: {},
+    unstoredFiles: {},
     present,
     done: [],
     imports: {},

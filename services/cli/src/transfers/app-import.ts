@@ -9,6 +9,7 @@ import { indexBody, queryBody, takenMembers, type AppDefinitions, type Members }
 import { checkFiles, datasetFile, readDefinitionsFile, readManifest } from './app-folder.ts';
 import type { CollectionFacts, Manifest } from './app-manifest.ts';
 import { stateOfImport, type AppImportCall, type AppImportState } from './app-import-state.ts';
+import { movedIn, noneUnstored, noteUnstored, sentencesOf } from './unstored-files.ts';
 import { readIfThere } from './app-reads.ts';
 import { plainDocuments } from './app-files.ts';
 import { importFiles } from './import-files.ts';
@@ -17,6 +18,9 @@ import { folderStateOf, removeState, writeState } from './state-file.ts';
 export interface AppImported {
   manifest: Manifest;
   definitions: AppDefinitions;
+  /** How many are stored; those that were there before, as they are, count too. */
+  documents: number;
+  files: number;
   /** Differences from the exported app, a sentence each. */
   problems: string[];
   /** Things that were there before and stay, a sentence each. */
@@ -33,22 +37,23 @@ const definitionTimeoutMs = 600_000;
  */
 export async function importApp(folder: string, call: AppImportCall): Promise<AppImported> {
   const { manifest, sha256 } = await readManifest(folder);
-  await checkFiles(folder, manifest, (file) => {
+  const onFile = (file: string) => {
     call.signal.throwIfAborted();
     call.onProgress(`checks ${file}`);
-  });
+  };
+  await checkFiles(folder, manifest, { withoutFiles: call.withoutFiles, onFile });
   const state = await stateOfImport(folder, sha256, call);
   const definitions = await readDefinitionsFile(folder);
   const moving = new AppMove(folder, state, manifest, definitions, call);
   await moving.run();
   await removeState(folderStateOf(folder, 'import'));
-  return { manifest, definitions, problems: moving.problems, kept: state.kept };
+  return { manifest, definitions, ...movedIn(manifest, state), ...sentencesOf(state, moving.differences) };
 }
 
 /** The steps of an import, of which those that are done are not done again. */
 class AppMove {
   /** Differences that the checks at the end report; each call makes these anew. */
-  private readonly differences: string[] = [];
+  readonly differences: string[] = [];
   constructor(
     private readonly folder: string,
     private readonly state: AppImportState,
@@ -60,10 +65,6 @@ class AppMove {
   /** The path of something in the app. */
   private path(...segments: string[]): string {
     return apiPath('apps', this.call.app.id, ...segments);
-  }
-
-  get problems(): string[] {
-    return [...this.state.problems, ...this.differences];
   }
 
   async run(): Promise<void> {
@@ -208,19 +209,21 @@ class AppMove {
   /** Stores files with the documents that describe them. With --merge those that are there stay. */
   private async importFiles(facts: CollectionFacts, count: number): Promise<void> {
     const { app, signal, merges, onProgress } = this.call;
-    const { files, kept } = this.state;
+    const { files, unstoredFiles } = this.state;
+    const unstored = (unstoredFiles[facts.name] ??= noneUnstored());
     await importFiles(this.folder, facts, {
       app,
       signal,
       done: files[facts.name] ?? 0,
       onProgress: (done) => onProgress(`files of ${facts.name} (${done} of ${count})`, done / count),
-      onStored: (done) => {
+      onHandled: (done) => {
         files[facts.name] = done;
         return this.save();
       },
-      onTaken: ({ blob_id: id }, error) => {
-        if (!merges) throw new Failure(`The file ${id} of "${facts.name}" cannot be stored: ${error.message}`);
-        kept.push(`"${facts.name}" has another file or document under the id ${id} of a file.`);
+      onRefused: ({ blob_id: id }, reason, error) => {
+        if (reason === 'taken' && !merges)
+          throw new Failure(`The file ${id} of "${facts.name}" cannot be stored: ${error.message}`);
+        noteUnstored(unstored[reason], id, error);
       },
     });
   }
@@ -270,7 +273,8 @@ class AppMove {
     const { app, signal } = this.call;
     for (const { name, documents: all, uploads } of this.manifest.collections) {
       if (this.wasThere(name)) continue;
-      const documents = all - (this.state.withoutFiles ? (uploads?.count ?? 0) : 0);
+      const refused = this.state.unstoredFiles[name]?.refused.count ?? 0;
+      const documents = all - (this.state.withoutFiles ? (uploads?.count ?? 0) : refused);
       const path = this.path('collections', name, 'stats');
       const stats = await app.request<{ document_count: number; deleted_count: number }>('GET', path, { signal });
       const stored = stats.document_count + stats.deleted_count;

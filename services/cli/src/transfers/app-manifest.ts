@@ -25,7 +25,8 @@ export interface CollectionFacts extends FileFacts {
 
 /** The contents of the folder of an app. It is written last, so that a folder that has it is whole. */
 export interface Manifest {
-  granary_export: 1;
+  /** 2 where there are uploaded files, which programs of 0.1.0 and before would leave out without a word. */
+  granary_export: 1 | 2;
   app: string;
   height: number;
   exported_at: string;

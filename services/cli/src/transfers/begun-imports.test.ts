@@ -75,6 +75,7 @@ const begun: AppImportState = {
   merges: false,
   withoutFiles: false,
   files: {},
+  unstoredFiles: {},
   present: [],
   done: ['collection a'],
   imports: { a: 'i1', b: 'gone' },

@@ -17,11 +17,20 @@ export interface FilesProgress {
   listBytes: number;
   count: number;
   documentBytes: number;
-  /** Files that were deleted since the height of the export. */
+  /** Files that were deleted or replaced since the height of the export. */
   deleted: number;
+  /** Documents that look as if they described a file, of which the service has none. */
+  absent: number;
 }
 
-export const noFilesYet: FilesProgress = { documents: 0, listBytes: 0, count: 0, documentBytes: 0, deleted: 0 };
+export const noFilesYet: FilesProgress = {
+  documents: 0,
+  listBytes: 0,
+  count: 0,
+  documentBytes: 0,
+  deleted: 0,
+  absent: 0,
+};
 
 export interface FilesCall {
   app: App;
@@ -62,13 +71,15 @@ export async function exportFiles(
           bytes += more;
           call.onProgress({ files: progress.count, bytes });
         });
-        if (file) {
+        if (file === 'replaced') progress.deleted += 1;
+        else if (file) {
           const entry = `${JSON.stringify(file)}\n`;
           await listing.appendFile(entry);
           progress.listBytes += Buffer.byteLength(entry);
           progress.documentBytes += Buffer.byteLength(line) + 1;
           progress.count += 1;
         } else if (await isDeleted(collection, id, call)) progress.deleted += 1;
+        else progress.absent += 1;
         progress.documents = seen;
         await listing.datasync();
         await call.save(progress);
@@ -87,6 +98,12 @@ async function isDeleted(collection: string, id: string, { app, signal }: FilesC
   return document === undefined || document.deleted === true;
 }
 
+/** Whether the document of a file names another hash now. */
+async function isReplaced({ collection, id, sha256 }: WantedFile, app: App, signal: AbortSignal): Promise<boolean> {
+  const document = await app.collection(collection).get(id, { signal });
+  return document?.['sha256'] !== sha256;
+}
+
 interface WantedFile {
   collection: string;
   id: string;
@@ -94,13 +111,16 @@ interface WantedFile {
   sha256: string;
 }
 
-/** Fetches a file to a path; undefined where the service has none. A download that breaks off goes on. */
+/**
+ * Fetches a file to a path; undefined where the service has none, and `replaced` where it has another one than the
+ * document says. A download that breaks off goes on.
+ */
 async function fetched(
   path: string,
   { collection, id, sha256 }: WantedFile,
   { app, signal }: FilesCall,
   onBytes: (more: number) => void,
-): Promise<ListedFile | undefined> {
+): Promise<ListedFile | 'replaced' | undefined> {
   const part = await open(partOf(path), 'w');
   const hash = createHash('sha256');
   let [received, attempts] = [0, 0];
@@ -109,6 +129,10 @@ async function fetched(
       const start = received;
       try {
         const response = await app.blobs(collection).download(id, { signal, start: start === 0 ? undefined : start });
+        if ((hashOf(response) ?? sha256) !== sha256) {
+          await response.body?.cancel();
+          return 'replaced';
+        }
         for await (const chunk of chunksOf(response)) {
           await writeAll(part, chunk);
           hash.update(chunk);
@@ -116,8 +140,10 @@ async function fetched(
           onBytes(chunk.length);
         }
         const file = { blob_id: id, ...describedBy(response), size_bytes: received, sha256: hash.digest('hex') };
-        if (file.sha256 !== (hashOf(response) ?? sha256)) {
-          throw new Failure(`The file ${id} of "${collection}" was changed on its way, or while it was fetched`);
+        if (file.sha256 !== sha256) {
+          if (hashOf(response) === undefined && (await isReplaced({ collection, id, sha256 }, app, signal)))
+            return 'replaced';
+          throw new Failure(`The file ${id} of "${collection}" was changed on its way`);
         }
         await part.datasync();
         await part.close();

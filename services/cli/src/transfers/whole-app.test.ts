@@ -8,7 +8,10 @@ import { indexBody, queryBody, takenMembers } from './app-definitions.ts';
 import { exportApp } from './app-export.ts';
 import { describesBlob, metadataOf } from './app-files.ts';
 import { documentFiles, leftOut, parsedManifest } from './app-folder.ts';
+import type { AppImportState } from './app-import-state.ts';
 import { describedBy } from './export-files.ts';
+import { importFiles } from './import-files.ts';
+import { noneUnstored, noteUnstored, sentencesOf } from './unstored-files.ts';
 import { ownerPartOf } from './app-reads.ts';
 import { RecordEncoder } from './record-encoder.ts';
 
@@ -60,8 +63,80 @@ test('a folder in which somebody else has such names is not emptied', async () =
   }
 });
 
+test('an export that begins anew removes the files of the one before, and those of nobody else', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'granary-export-'));
+  const call = {
+    app: { id: 'demo', request: () => Promise.reject(new Error('it is away')) } as unknown as App,
+    url: 'http://127.0.0.1:1',
+    signal: new AbortController().signal,
+    restarts: true,
+    withoutFiles: false,
+    onProgress: () => {},
+  };
+  try {
+    await mkdir(join(folder, 'files'));
+    await writeFile(join(folder, 'files/mine'), 'mine');
+    await writeFile(join(folder, 'manifest.json'), manifestText('documents/a.ndjson'));
+    await expect(exportApp(folder, call)).rejects.toThrow('it is away');
+    expect(await readdir(folder)).toEqual(['files']);
+    const uploads = { ...facts, file: 'files/a.ndjson', count: 1, document_bytes: 1 };
+    const manifest = JSON.parse(manifestText('documents/a.ndjson')) as { collections: object[] };
+    Object.assign(manifest.collections[0]!, { uploads });
+    await writeFile(join(folder, 'manifest.json'), JSON.stringify({ ...manifest, granary_export: 2 }));
+    await expect(exportApp(folder, call)).rejects.toThrow('it is away');
+    expect(await readdir(folder)).toEqual([]);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('a manifest with uploaded files is of a form that programs which know none refuse', () => {
+  const uploads = { ...facts, file: 'files/a.ndjson', count: 1, document_bytes: 1 };
+  const withFiles = manifestText('documents/a.ndjson').replace(
+    '"name":"a"',
+    `"name":"a","uploads":${JSON.stringify(uploads)}`,
+  );
+  expect(parsedManifest(withFiles)).toBeUndefined();
+  expect(parsedManifest(withFiles.replace('"granary_export":1', '"granary_export":2'))).toMatchObject({
+    collections: [{ uploads: { count: 1 } }],
+  });
+});
+
+test('a file that is changed between its check and its upload is not uploaded', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'granary-import-'));
+  const id = '0190f3a2-b4c8-7d6e-8f90-a1b2c3d4e5f6';
+  const file = { blob_id: id, content_type: 'text/plain', filename: null, size_bytes: 4, sha256: 'ab'.repeat(32) };
+  try {
+    for (const name of ['documents', 'files/a']) await mkdir(join(folder, name), { recursive: true });
+    await writeFile(join(folder, 'documents/a.ndjson'), `${JSON.stringify({ id, ...file })}\n`);
+    await writeFile(join(folder, 'files/a.ndjson'), `${JSON.stringify(file)}\n`);
+    await writeFile(join(folder, 'files/a', id), 'else');
+    const uploads = { ...facts, file: 'files/a.ndjson', count: 1, document_bytes: 1 };
+    const collection = { ...facts, file: 'documents/a.ndjson', name: 'a', documents: 1, blobs: 1, uploads };
+    const importing = importFiles(folder, collection, {
+      app: {} as App,
+      signal: new AbortController().signal,
+      done: 0,
+      onProgress: () => {},
+      onHandled: () => Promise.resolve(),
+      onRefused: () => {},
+    });
+    await expect(importing).rejects.toThrow(`${id} was changed since the import has begun`);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('the first of many files that are not stored are named', () => {
+  const unstored = noneUnstored();
+  for (let n = 0; n < 22; n += 1) noteUnstored(unstored.refused, `f${n}`, new Error(`no ${n}`));
+  const state = { problems: ['p'], kept: [], unstoredFiles: { a: unstored } } as unknown as AppImportState;
+  const { problems } = sentencesOf(state, ['d']);
+  expect(problems).toEqual(['p', expect.stringMatching(/^Files of "a" .*: f0, f1, .*, f19 and 2 more: no 0\.$/), 'd']);
+});
+
 test('indexes that are not moved are named', () => {
-  const none = { unfetched: 0, deleted: 0 };
+  const none = { unfetched: 0, deleted: 0, absent: 0 };
   expect(leftOut(none, []).join()).not.toContain('Indexes');
   expect(leftOut(none, ['"a" of "b"', '"c" of "d"'])).toContain(
     'Indexes that could not be built: "a" of "b", "c" of "d".',
