@@ -3,29 +3,23 @@ import { Failure, UsageError } from '../failure.ts';
 import { allOf } from '../session/listing.ts';
 import { apiPath } from '../session/paths.ts';
 import { forgetImport } from './import-file.ts';
-import type { UnstoredFiles } from './unstored-files.ts';
+import type { ImportNotes } from './unstored-files.ts';
 import { folderStateOf, otherFiles, otherPlace, readState, writeState, type TransferState } from './state-file.ts';
 
 /** An import of a folder that has begun. */
-export interface AppImportState extends TransferState {
+export interface AppImportState extends TransferState, ImportNotes {
   /** SHA-256 of the manifest. */
   manifest: string;
   /** Whether it began with --merge. */
   merges: boolean;
-  withoutFiles: boolean;
   /** Files that are handled, by the collection. */
   files: Record<string, number>;
-  /** Files of them that are not stored, by the collection. */
-  unstoredFiles: Record<string, UnstoredFiles>;
   /** Collections that were there before: their definitions stay. */
   present: string[];
   /** Names of steps. */
   done: string[];
   /** The imports of documents by collection. */
   imports: Record<string, string>;
-  /** Sentences of steps that are done, for the report. */
-  problems: string[];
-  kept: string[];
 }
 
 export interface AppImportCall {

@@ -1,5 +1,4 @@
 import type { Manifest } from './app-manifest.ts';
-import type { AppImportState } from './app-import-state.ts';
 
 /** Some files that are not stored. There may be very many, so that only the first are named. */
 interface SomeFiles {
@@ -17,6 +16,16 @@ export interface UnstoredFiles {
   refused: SomeFiles;
 }
 
+/** What an import keeps for its report. */
+export interface ImportNotes {
+  withoutFiles: boolean;
+  /** By the collection. */
+  unstoredFiles: Record<string, UnstoredFiles>;
+  /** Sentences of steps that are done. */
+  problems: string[];
+  kept: string[];
+}
+
 const idsNamed = 20;
 
 export const noneUnstored = (): UnstoredFiles => ({
@@ -31,7 +40,7 @@ export function noteUnstored(files: SomeFiles, id: string, error: Error): void {
 }
 
 /** How many documents and files of a folder an import has stored; those that were there as they are count too. */
-export function movedIn({ collections }: Manifest, { withoutFiles, unstoredFiles }: AppImportState) {
+export function movedIn({ collections }: Manifest, { withoutFiles, unstoredFiles }: ImportNotes) {
   let [documents, files] = [0, 0];
   for (const { name, documents: all, uploads } of collections) {
     const unstored = unstoredFiles[name] ?? noneUnstored();
@@ -44,7 +53,7 @@ export function movedIn({ collections }: Manifest, { withoutFiles, unstoredFiles
 }
 
 /** What the report says: `differences` are those that the checks at the end have seen. */
-export function sentencesOf({ problems, kept, unstoredFiles }: AppImportState, differences: readonly string[]) {
+export function sentencesOf({ problems, kept, unstoredFiles }: ImportNotes, differences: readonly string[]) {
   const collections = Object.entries(unstoredFiles);
   const taken = collections
     .filter(

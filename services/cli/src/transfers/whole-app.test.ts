@@ -8,7 +8,6 @@ import { indexBody, queryBody, takenMembers } from './app-definitions.ts';
 import { exportApp } from './app-export.ts';
 import { describesBlob, metadataOf } from './app-files.ts';
 import { documentFiles, leftOut, parsedManifest } from './app-folder.ts';
-import type { AppImportState } from './app-import-state.ts';
 import { describedBy } from './export-files.ts';
 import { importFiles } from './import-files.ts';
 import { noneUnstored, noteUnstored, sentencesOf } from './unstored-files.ts';
@@ -130,8 +129,8 @@ test('a file that is changed between its check and its upload is not uploaded', 
 test('the first of many files that are not stored are named', () => {
   const unstored = noneUnstored();
   for (let n = 0; n < 22; n += 1) noteUnstored(unstored.refused, `f${n}`, new Error(`no ${n}`));
-  const state = { problems: ['p'], kept: [], unstoredFiles: { a: unstored } } as unknown as AppImportState;
-  const { problems } = sentencesOf(state, ['d']);
+  const notes = { withoutFiles: false, problems: ['p'], kept: [], unstoredFiles: { a: unstored } };
+  const { problems } = sentencesOf(notes, ['d']);
   expect(problems).toEqual(['p', expect.stringMatching(/^Files of "a" .*: f0, f1, .*, f19 and 2 more: no 0\.$/), 'd']);
 });
 
