@@ -22,8 +22,8 @@ export async function handleEvent(tx: Connection, event: BusEvent): Promise<void
 
 /** The height of a deletion, which events of older releases and those of apps lack: they have a time. */
 function endOf(event: BusEvent): DeletionScope['end'] {
-  const height = number(event, 'height');
-  if (height !== undefined) return { height };
+  const [appNumber, height] = [number(event, 'app_number'), number(event, 'height')];
+  if (appNumber !== undefined && height !== undefined) return { appNumber, height };
   const time = new Date(event.at);
   const collectionNumber = number(event, 'collection_number');
   return collectionNumber === undefined ? { time } : { time, collectionNumber };

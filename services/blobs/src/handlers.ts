@@ -7,7 +7,7 @@ import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Call } from '@granary/shared/rpc/types';
 import { blobsAccess } from './access';
-import { blobNotFound, recordDeletion, markDeleted, withdrawDeletion } from './records/blobs';
+import { blobNotFound, recordDeletion, markDeleted, withdrawDeletion, type Blob } from './records/blobs';
 import { isOutcomeUnknown, type BlobsContext } from './records/context';
 import { findVisible } from './transfers/download';
 
@@ -28,27 +28,27 @@ export function blobsImplementation(context: BlobsContext): Implementation<Blobs
  * Idempotency-Key, so that a repeated deletion finds it after the blob is gone.
  */
 async function deleteBlob(context: BlobsContext, request: DeleteBlobRequest, call: Call): Promise<DeleteBlobResponse> {
-  const { appId, collection, blobId, ticketId } = request;
+  const { ticketId } = request;
   const hasKey = (request.idempotency?.key ?? '') !== '';
-  let rowId: string;
+  let blob: Blob;
   try {
-    ({ rowId } = await findVisible(context, { appId, collection, blobId }));
+    blob = await findVisible(context, request);
   } catch (error) {
     if (!hasKey || !isBlobNotFound(error)) throw error;
     return findEarlierDeletion(context, request, call);
   }
-  await recordDeletion(context.pool, rowId, ticketId);
+  await recordDeletion(context.pool, blob.rowId, ticketId);
   const { resultsJson, ticketId: storedTicketId } = await context.data
     .store(deletion(request), call)
     .catch(async (error: unknown) => {
-      if (!isOutcomeUnknown(error)) await withdrawDeletion(context.pool, rowId, ticketId);
+      if (!isOutcomeUnknown(error)) await withdrawDeletion(context.pool, blob.rowId, ticketId);
       throw error;
     });
   const [result] = JSON.parse(resultsJson.toString()) as Array<{ celestia_height: number }>;
   if (!result) throw new ServiceError('INTERNAL', 'INTERNAL', 'data answered without a result');
-  const deleted = await markDeleted(context.pool, { appId, collection, blobId }, BigInt(result.celestia_height));
+  const deleted = await markDeleted(context.pool, blob, BigInt(result.celestia_height));
   // The answer was kept for the Idempotency-Key, and the blob was stored after the deletion that it is about.
-  if (!deleted.includes(rowId)) await withdrawDeletion(context.pool, rowId, ticketId);
+  if (!deleted.includes(blob.rowId)) await withdrawDeletion(context.pool, blob.rowId, ticketId);
   context.appended.notify();
   // The next round removes what is left, so that a full or slow disk does not fail the deletion.
   await context.removeBytes().catch((error: unknown) => context.log.warn({ err: error }, 'bytes were not removed yet'));

@@ -23,13 +23,13 @@ afterAll(() => pool.end());
 /** An app of its own, in which all files have one id. */
 function newFile() {
   const appId = `app-${randomUUID()}`;
-  const id = { appId, collection, blobId: randomUUID() };
-  const upload = async (content: string) => {
+  const id = { appId, appNumber: 1n, collection, blobId: randomUUID() };
+  const upload = async (content: string, appNumber = '1') => {
     const rowId = randomUUID();
     await insertPending(pool, {
       ...id,
       rowId,
-      appNumber: '1',
+      appNumber,
       objectKey: rowId,
       sha256: content,
       sizeBytes: 5,
@@ -109,12 +109,23 @@ test.each(['documents.purged', 'collection.deleted'])(
     await file.stored('before', 4n);
     const [pendingBefore, pendingAfter] = [await file.upload('pending before'), await file.upload('pending after')];
     await file.stored('after', 8n);
-    await file.tell(type, { ids: [file.id.blobId], height: '6', collection_number: '4' });
+    await file.tell(type, { ids: [file.id.blobId], app_number: '1', height: '6', collection_number: '4' });
     await file.commit(pendingBefore, 6n);
     await file.commit(pendingAfter, 7n);
     expect(await file.present()).toEqual(['after', 'pending after']);
   },
 );
+
+test('a later app of the same id keeps its files, and shows none of the app before', async () => {
+  const file = newFile();
+  await file.stored('of the app before', 900n);
+  const rowId = await file.upload('of this app', '2');
+  await file.commit(rowId, 5n);
+  expect(await file.present()).toEqual(['of this app', 'of the app before']);
+  await file.tell('collection.deleted', { app_number: '1', height: '1000', collection_number: '4' });
+  await markDeleted(pool, file.id, 1_000n);
+  expect(await file.present()).toEqual(['of this app']);
+});
 
 test('an erasure of an older release, which names no height, ends what was uploaded before its time', async () => {
   const file = newFile();
@@ -126,8 +137,7 @@ test('an erasure of an older release, which names no height, ends what was uploa
 test('an event whose height is no number is not applied', async () => {
   const file = newFile();
   await file.stored('kept', 4n);
-  await expect(file.tell('documents.purged', { ids: [file.id.blobId], height: 6 })).rejects.toThrow(
-    'the height of documents.purged is wrong',
-  );
+  const payload = { ids: [file.id.blobId], app_number: '1', height: 6 };
+  await expect(file.tell('documents.purged', payload)).rejects.toThrow('the height of documents.purged is wrong');
   expect(await file.present()).toEqual(['kept']);
 });

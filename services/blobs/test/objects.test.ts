@@ -77,7 +77,7 @@ async function somebodyWaits(): Promise<void> {
 test('an object that an upload is about to use is not released, although its last blob goes at the same moment', async () => {
   const { appId, pending, stored } = newApp();
   const last = await stored();
-  await markDeleted(pool, { appId, collection: 'c', blobId: last.rowId }, 2n);
+  await markDeleted(pool, { appId, appNumber: 1n, collection: 'c', blobId: last.rowId }, 2n);
   let releasing: Promise<number> | undefined;
   const { used } = await transaction(pool, async (tx) => {
     const blob = await pending(tx);
@@ -93,7 +93,7 @@ test('an object that an upload is about to use is not released, although its las
 test('an upload does not use an object that is being released', async () => {
   const { appId, pending, stored } = newApp();
   const last = await stored();
-  await markDeleted(pool, { appId, collection: 'c', blobId: last.rowId }, 2n);
+  await markDeleted(pool, { appId, appNumber: 1n, collection: 'c', blobId: last.rowId }, 2n);
   let uploading: ReturnType<typeof pending> | undefined;
   await transaction(pool, async (tx) => {
     await tx.query(`update blob set object_key = null where app_id = '${appId}'`);
@@ -189,7 +189,7 @@ test('the same bytes in another app have an object of their own', async () => {
 test('after a removal that failed a backup has its lock at once, and the next removal goes on', async () => {
   const { appId, stored } = newApp();
   const last = await stored();
-  await markDeleted(pool, { appId, collection: 'c', blobId: last.rowId }, 2n);
+  await markDeleted(pool, { appId, appNumber: 1n, collection: 'c', blobId: last.rowId }, 2n);
   const removed: string[] = [];
   let isAway = true;
   const store = {

@@ -12,6 +12,8 @@ export interface Blob {
   /** The id that clients use: that of the row, or the one that the client of the upload has chosen. */
   blobId: string;
   appId: string;
+  /** A later app of the same id has a higher one. */
+  appNumber: bigint;
   collection: string;
   state: 'pending' | 'stored' | 'deleted';
   /** null once a deleted blob no longer refers to its object. */
@@ -53,7 +55,7 @@ export const storedUpload = (
 
 export const blobNotFound = () => notFound('BLOB_NOT_FOUND', 'There is no such blob');
 
-const columns = sql`blob_id as "rowId", coalesce(chosen_id, blob_id) as "blobId", app_id as "appId", collection, state, object_key as "objectKey",
+const columns = sql`blob_id as "rowId", coalesce(chosen_id, blob_id) as "blobId", app_id as "appId", app_number as "appNumber", collection, state, object_key as "objectKey",
   size_bytes as "sizeBytes", sha256, content_type as "contentType", filename, ticket, delete_ticket as "deleteTicket",
   collection_number as "collectionNumber", created_at as "createdAt"`;
 
@@ -120,7 +122,7 @@ export async function findBlobs(db: Queryable, appId: string, collection: string
     db,
     sql`select ${columns} from blob
       where app_id = ${appId} and collection = ${collection} and ${hasId([blobId])} and state <> 'deleted'
-      order by state = 'stored' desc, height desc, created_at`,
+      order by state = 'stored' desc, app_number desc, height desc, created_at`,
   );
 }
 
@@ -194,9 +196,14 @@ export async function withdrawDeletion(db: Queryable, rowId: string, ticket: str
  * Marks the blobs of an id as deleted that were stored before a height, that of the commit which has deleted their
  * metadata document. Their bytes are removed later. Returns their rows.
  */
-export async function markDeleted(pool: Pool, blob: BlobId, height: bigint): Promise<string[]> {
-  const { appId, collection, blobId } = blob;
-  return retriedTransaction(pool, (tx) => endBlobs(tx, { appId, collection, blobIds: [blobId], end: { height } }));
+export async function markDeleted(
+  pool: Pool,
+  blob: BlobId & Pick<Blob, 'appNumber'>,
+  height: bigint,
+): Promise<string[]> {
+  const { appId, appNumber, collection, blobId } = blob;
+  const end = { appNumber, height };
+  return retriedTransaction(pool, (tx) => endBlobs(tx, { appId, collection, blobIds: [blobId], end }));
 }
 
 /** Blobs of an app that a deletion ends, and by which of them are older than it. */
@@ -205,10 +212,11 @@ export interface DeletionScope {
   collection?: string;
   blobIds?: readonly string[];
   /**
-   * When they end: blobs that are committed after this height stay. Events of older releases, and those of whole apps,
-   * name none; then those stay that were created later, or in a collection of another number.
+   * When they end: blobs of the app that are committed after this height stay, and those of another app of its id.
+   * Events of older releases, and those of whole apps, name none; then those stay that were created later, or in a
+   * collection of another number.
    */
-  end: { height: bigint } | { height?: undefined; time: Date; collectionNumber?: bigint };
+  end: { appNumber: bigint; height: bigint } | { height?: undefined; time: Date; collectionNumber?: bigint };
 }
 
 /**
@@ -236,7 +244,8 @@ export async function endBlobs(tx: Connection, scope: DeletionScope): Promise<st
 }
 
 function isOlder(end: DeletionScope['end']): Sql {
-  if (end.height !== undefined) return sql`(state = 'pending' or (state = 'stored' and height <= ${end.height}))`;
+  if (end.height !== undefined)
+    return sql`(app_number = ${end.appNumber} and (state = 'pending' or (state = 'stored' and height <= ${end.height})))`;
   const wasEarlier = sql`created_at <= ${end.time}`;
   if (end.collectionNumber === undefined) return sql`(state = 'stored' and ${wasEarlier})`;
   return sql`(state = 'stored' and

@@ -291,6 +291,7 @@ async function dropCollection(tx: Connection, app: App, ref: CollectionRef, view
         app_id: app.appId,
         collection: ref.name,
         collection_number: ref.number.toString(),
+        app_number: app.number.toString(),
         // Files of a later collection of this name have a higher one.
         height: height.toString(),
         at: time.toISOString(),

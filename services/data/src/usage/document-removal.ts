@@ -106,7 +106,7 @@ interface RemovalRow extends UsageRow {
 }
 
 /** The events of the ids, and after them that of the usage; their sequence numbers end with that of the usage. */
-function removalEvents({ appId, name }: CollectionRef, removal: RemovalRow, time: Date) {
+function removalEvents({ appId, appNumber, name }: CollectionRef, removal: RemovalRow, time: Date) {
   const usage = usageEvent(appId, name, removal, time);
   const count = Math.ceil(removal.ids.length / eventIdsMax);
   const purged = Array.from({ length: count }, (_, chunk) => ({
@@ -117,6 +117,7 @@ function removalEvents({ appId, name }: CollectionRef, removal: RemovalRow, time
       app_id: appId,
       collection: name,
       ids: removal.ids.slice(chunk * eventIdsMax, (chunk + 1) * eventIdsMax),
+      app_number: appNumber.toString(),
       height: removal.height.toString(),
       at: time.toISOString(),
     },
