@@ -89,3 +89,63 @@ test('a window for readers without a key is read again where its collection has 
   const changed = await windowBehind(app, '1', { ref, beforeLookUp });
   expect([eventsOf(changed), changed.end, changed.isWhole]).toEqual([[], cursor, false]);
 });
+
+describe('clocks that differ', () => {
+  /** The documents that a filter is told of from the beginning on. */
+  const toldOf = async (app: TestApp) => {
+    const { changes } = await fixture.methods.readChanges({
+      appId: app.appId,
+      since: '0',
+      channelsDigest: Buffer.alloc(0),
+      channels: [
+        {
+          collections: ['notes'],
+          find: Buffer.from('{"n":{"gte":0}}'),
+          select: Buffer.alloc(0),
+          omitsDocuments: true,
+          onlyLatest: false,
+          mayReadPrivate: true,
+          isDelegated: false,
+          location: '',
+          view: '',
+        },
+      ],
+      limit: 100,
+      bytesMax: 1024,
+      waitMs: 0,
+      catalogRevision: '0',
+      isOpening: false,
+    });
+    const events = changes.flatMap((change) => change.events);
+    return events
+      .filter(({ kind }) => kind === 'put')
+      .map(({ members }) => (JSON.parse(`{${members.toString()}}`) as { id: string }).id);
+  };
+
+  test('leave the commits to a collection that seems to be younger than they are', async () => {
+    const app = await fixture.newApp();
+    await app.createCollection('notes');
+    await app.store('notes', [JSON.stringify({ id: 'a', n: 1 })]);
+    await fixture.pool.query(
+      `update collection set created_at = created_at + interval '20 milliseconds' + (
+         select at - created_at from a_${app.number}.commits) where app_number = $1`,
+      [app.number],
+    );
+    expect(await toldOf(app)).toEqual(['a']);
+  });
+
+  test('leave the commits to the second collection of a name that seems to be younger than they are', async () => {
+    const app = await fixture.newApp();
+    await app.store('notes', [JSON.stringify({ id: 'old', n: 1 })]);
+    await fixture.methods.deleteCollection({ appId: app.appId, name: 'notes', force: true, cascade: false });
+    await app.createCollection('notes');
+    await app.store('notes', [JSON.stringify({ id: 'new', n: 1 })]);
+    await fixture.pool.query(
+      `update collection set created_at = created_at + interval '20 milliseconds' + (
+         select at - created_at from a_${app.number}.commits where height = 2)
+       where app_number = $1 and deleted_at is null`,
+      [app.number],
+    );
+    expect(await toldOf(app)).toEqual(['new']);
+  });
+});

@@ -95,12 +95,14 @@ interface StoredCommit {
 }
 
 /**
- * The collection that had the name at the time of a commit: the live one unless it was created later, else the last one
- * before.
+ * The collection that had the name at the time of a commit: the live one unless it was created later, else the first
+ * one that was not dropped by then. The clocks by which collections and commits are dated may differ by milliseconds,
+ * so a commit may seem to be older than its collection, or younger than the drop of it.
  */
 export const collectionAt = (appNumber: bigint): Sql => {
-  const candidate = sql`app_number = ${appNumber} and name = c.collection and created_at <= c.at`;
-  return sql`coalesce((select number from collection where ${candidate} and deleted_at is null),
+  const candidate = sql`app_number = ${appNumber} and name = c.collection`;
+  return sql`coalesce((select number from collection where ${candidate} and deleted_at is null and created_at <= c.at),
+    (select min(number) from collection where ${candidate} and (deleted_at is null or deleted_at >= c.at)),
     (select max(number) from collection where ${candidate}))`;
 };
 
